@@ -1,0 +1,12 @@
+//! What is true of PowerContext Fleet without a database, a network or a runtime.
+//!
+//! Pure rules and the words every other crate shares: identities, positions and Windows, the work
+//! contract between supervisor and worker, and the typed stages a generator answers. Nothing here
+//! does I/O; [`ambient`] alone names the clock and the source of ids that the programs inject.
+
+pub mod ambient;
+pub mod ids;
+pub mod secret;
+pub mod stages;
+pub mod topic;
+pub mod work;

@@ -1,0 +1,258 @@
+//! The contract between a supervisor and the worker it starts: the assignment, how the worker
+//! ended, and the stable names of everything that can go wrong.
+//!
+//! An assignment carries no content, no deadline and no secret (TM-201). The outcome carries
+//! counts and codes, never Source text, prompts or model output (TM-228).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{BindingName, FlushGeneration, HolderId, Position, ScopeId, SupervisorGeneration, Window};
+
+/// The unit of single-flight: one binding in one Scope (TM-196).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WorkKey {
+    /// How Sources are consumed.
+    pub binding: BindingName,
+    /// Whose Sources.
+    pub scope: ScopeId,
+}
+
+/// The frontier that budgets are kept for: one key at one Cursor position (TM-059).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Frontier {
+    /// Binding and Scope.
+    pub key: WorkKey,
+    /// The Cursor position the binding tries to pass.
+    pub source_after: Position,
+}
+
+/// The right to write for one leadership term (TM-184, TM-186).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Fence {
+    /// The supervisor process that holds the term.
+    pub holder: HolderId,
+    /// The term.
+    pub generation: SupervisorGeneration,
+}
+
+/// What one worker is to do: exactly one Window of one key (TM-002).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkAssignment {
+    /// Binding and Scope.
+    pub key: WorkKey,
+    /// The term under which the worker may write.
+    pub fence: Fence,
+    /// The Cursor when the work was planned.
+    pub source_after: Position,
+    /// The position the wave must reach; a Window never passes it (TM-166).
+    pub wave_target: Position,
+    /// The flush generation this wave answers (TM-166).
+    pub claimed_flush_generation: FlushGeneration,
+}
+
+/// How a worker ended; the exit code of its process (design: exit codes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// A Window was published, or there was nothing to do.
+    Done,
+    /// Somebody else owns the work now: fence, Cursor, Head or attempt. Nothing was written.
+    Superseded,
+    /// The frontier is terminal until an operator repairs it.
+    Permanent,
+    /// The configuration does not allow the work.
+    Configuration,
+    /// Something failed that may pass.
+    Transient,
+    /// The process was told to stop.
+    Terminated,
+}
+
+impl Ending {
+    /// The process exit code.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Superseded => 10,
+            Self::Permanent => 20,
+            Self::Configuration => 30,
+            Self::Transient => 40,
+            Self::Terminated => 143,
+        }
+    }
+
+    /// The ending behind an exit code; any unknown code (a crash, a kill) is transient.
+    #[must_use]
+    pub const fn from_exit_code(code: i32) -> Self {
+        match code {
+            0 => Self::Done,
+            10 => Self::Superseded,
+            20 => Self::Permanent,
+            30 => Self::Configuration,
+            143 => Self::Terminated,
+            _ => Self::Transient,
+        }
+    }
+}
+
+/// The steps of a worker, in order; names in logs and outcomes (TM-224).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// Open the database, check the fence and the frontier.
+    Start,
+    /// Commit the attempt.
+    Attempt,
+    /// Choose and read the Window.
+    Select,
+    /// Name and bound the evidence.
+    Evidence,
+    /// Ask for Probes.
+    Probe,
+    /// Recall and choose existing Topics.
+    History,
+    /// Ask for final content.
+    Global,
+    /// Second retrieval and coordination of new Topics.
+    Reconcile,
+    /// Cut chunks and full-text terms.
+    Project,
+    /// The one publish transaction.
+    Publish,
+}
+
+/// Why a Window was not published; stable codes for logs, budgets and outcomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// Holder or generation is no longer current.
+    Fenced,
+    /// A newer attempt of the same frontier took over (TM-075).
+    AttemptSuperseded,
+    /// The Cursor moved under the worker.
+    CursorConflict,
+    /// A Head moved under the worker.
+    HeadConflict,
+    /// All attempts of the frontier are used up (TM-067). Terminal.
+    WindowAttemptLimit,
+    /// Reserved requests or tokens are used up (TM-067). Terminal.
+    WindowProviderBudgetExceeded,
+    /// The first Source breaks the complexity limits (TM-040). Terminal.
+    SourceComplexityLimit,
+    /// The first Source alone is larger than the direct path can take.
+    SourceOverBudget,
+    /// Sources and selected Topics do not fit one generation request.
+    MaterialOverBudget,
+    /// The model filled several slots, so targets are not bound uniquely.
+    AmbiguousTargets,
+    /// The model's answer broke the output contract, also on retry.
+    InvalidOutput,
+    /// The model declined to answer.
+    GenerationRefused,
+    /// The answer was cut off.
+    GenerationTruncated,
+    /// No answer within the generation timeout.
+    GenerationTimeout,
+    /// The provider could not be reached, or the connection broke.
+    GenerationUnreachable,
+    /// The provider is limiting or overloaded.
+    GenerationOverloaded,
+    /// The provider rejected the request or the credentials.
+    GenerationRejected,
+    /// The database could not be used.
+    DatabaseUnavailable,
+    /// The stored data breaks an invariant.
+    DataInvalid,
+    /// The settings do not allow the work.
+    ConfigurationInvalid,
+    /// The process was told to stop.
+    Terminated,
+    /// The worker did not end in time and was killed.
+    WorkerTimeout,
+    /// The worker died without an outcome.
+    WorkerCrashed,
+    /// The worker could not be started.
+    LaunchFailed,
+}
+
+impl ErrorCode {
+    /// The ending a worker reports for this code.
+    #[must_use]
+    pub const fn ending(self) -> Ending {
+        match self {
+            Self::Fenced | Self::AttemptSuperseded | Self::CursorConflict | Self::HeadConflict => {
+                Ending::Superseded
+            }
+            Self::WindowAttemptLimit | Self::WindowProviderBudgetExceeded | Self::SourceComplexityLimit => {
+                Ending::Permanent
+            }
+            Self::ConfigurationInvalid => Ending::Configuration,
+            Self::Terminated => Ending::Terminated,
+            Self::SourceOverBudget
+            | Self::MaterialOverBudget
+            | Self::AmbiguousTargets
+            | Self::InvalidOutput
+            | Self::GenerationRefused
+            | Self::GenerationTruncated
+            | Self::GenerationTimeout
+            | Self::GenerationUnreachable
+            | Self::GenerationOverloaded
+            | Self::GenerationRejected
+            | Self::DatabaseUnavailable
+            | Self::DataInvalid
+            | Self::WorkerTimeout
+            | Self::WorkerCrashed
+            | Self::LaunchFailed => Ending::Transient,
+        }
+    }
+
+    /// Whether the frontier stays closed until an operator repairs it (TM-069).
+    #[must_use]
+    pub const fn is_terminal(self) -> bool {
+        matches!(self.ending(), Ending::Permanent)
+    }
+}
+
+/// The one line a worker leaves behind: codes and counts, at most 4 KiB, never content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How the worker ended.
+    pub ending: Ending,
+    /// The step that was running or had failed last.
+    pub step: Step,
+    /// What went wrong; absent on success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<ErrorCode>,
+    /// The Window, once it was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// How many Sources, Topics and calls there were.
+    pub counts: OutcomeCounts,
+    /// Milliseconds per finished step.
+    #[serde(default)]
+    pub step_millis: BTreeMap<Step, u64>,
+    /// Milliseconds from process start to the end of the first database read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_read_millis: Option<u64>,
+}
+
+/// The figures of an [`Outcome`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeCounts {
+    /// Sources of the Window, `lineage_only` ones included.
+    pub sources: u32,
+    /// Topics created.
+    pub created: u32,
+    /// Topics updated.
+    pub updated: u32,
+    /// Provider requests that were actually sent.
+    pub requests: u32,
+    /// Input tokens as the provider counted them.
+    pub input_tokens: u64,
+    /// Output tokens as the provider counted them.
+    pub output_tokens: u64,
+}
