@@ -5,8 +5,12 @@
 //! does I/O; [`ambient`] alone names the clock and the source of ids that the programs inject.
 
 pub mod ambient;
+pub mod content;
+pub mod fusion;
+pub mod history;
 pub mod ids;
 pub mod secret;
 pub mod stages;
 pub mod topic;
+pub mod window;
 pub mod work;
