@@ -1,0 +1,115 @@
+//! The settings as typed values, as the programs use them.
+//!
+//! Every value here has passed the rule of its table row; what is left to check is only what needs
+//! another crate (whether a model name is known, whether a database answers).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use powercontext_core::secret::Secret;
+
+/// How requests are taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Http {
+    /// Address or host name to listen on.
+    pub host: String,
+    /// TCP port; 0 takes any free one.
+    pub port: u16,
+    /// Largest request body in bytes.
+    pub max_body_bytes: usize,
+    /// Requests worked on at once.
+    pub max_concurrent_requests: usize,
+    /// How long to go on serving after readiness was withdrawn.
+    pub drain: Duration,
+    /// How long requests in progress may take to finish.
+    pub shutdown_timeout: Duration,
+}
+
+/// Where the data is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Database {
+    /// The URL; it may hold a password.
+    pub url: Secret,
+    /// The folder of the default database, to be created with mode 0700; `None` for a chosen URL.
+    pub default_folder: Option<PathBuf>,
+    /// Read connections of one process.
+    pub readers: u32,
+    /// How long a write waits for another process.
+    pub busy_timeout: Duration,
+}
+
+/// What this process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Serves HTTP and processes Topics with child processes (TM-250).
+    All,
+}
+
+/// How Sources become Topics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Runtime {
+    /// What this process does (TM-250).
+    pub artifact_processing_role: Role,
+    /// Workers at the same time (TM-248).
+    pub artifact_processing_max_workers: usize,
+    /// Local timeout of one worker, in seconds (TM-249).
+    pub artifact_processing_worker_timeout_seconds: u64,
+    /// Sources in one Window at most (TM-246).
+    pub topic_memory_source_window_limit: u32,
+    /// Selected Topics at most (TM-247).
+    pub topic_memory_history_max_candidates: usize,
+    /// Normalised score from which a Topic counts as related (TM-247).
+    pub topic_memory_history_rrf_threshold: f64,
+    /// Selected Topics even below the threshold (TM-247).
+    pub topic_memory_history_min_candidates: usize,
+    /// The worker program; `None` means beside the own one.
+    pub worker_program: Option<PathBuf>,
+}
+
+/// How the model is asked for JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StructuredOutput {
+    /// With the schema of the answer.
+    JsonSchema,
+    /// With "any JSON object", for endpoints without schemas.
+    JsonObject,
+}
+
+/// The model behind generation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inference {
+    /// `builtin:extractive` or `openai:<model>`; `None` means Topic processing is unavailable.
+    pub generation_model: Option<String>,
+    /// Base URL of a compatible endpoint.
+    pub generation_base_url: Option<String>,
+    /// The provider's key, from the environment, the settings file or the key file.
+    pub generation_api_key: Option<Secret>,
+    /// Where the key was read from, when it came from a file.
+    pub generation_api_key_file: Option<PathBuf>,
+    /// How long one call may take, in seconds (TM-252).
+    pub generation_timeout_seconds: u64,
+    /// Calls for one answer at most (TM-252).
+    pub generation_max_requests: u32,
+    /// Context of the model, input and output together (TM-251).
+    pub generation_model_context_window_tokens: u64,
+    /// How the model is asked for JSON.
+    pub generation_structured_output: StructuredOutput,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object per line.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Log {
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    pub level: String,
+    /// JSON or text.
+    pub format: LogFormat,
+}
