@@ -5,6 +5,7 @@
 //! does I/O; [`ambient`] alone names the clock and the source of ids that the programs inject.
 
 pub mod ambient;
+pub mod analyzer;
 pub mod content;
 pub mod fusion;
 pub mod history;
