@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ambient::IdSource;
+
 /// Why a text is not an identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
@@ -85,6 +87,22 @@ text_id!(
     /// Names one Scope, the unit of isolation (TM-016).
     ScopeId, "scope_id", 256
 );
+impl ScopeId {
+    /// A new identity: `scp_` and a time-ordered UUID in 26 lower-case Crockford base32 digits, so
+    /// that later Scopes sort behind earlier ones.
+    #[must_use]
+    pub fn generate(ids: &dyn IdSource) -> Self {
+        const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+        let mut rest = ids.ordered().as_u128();
+        let mut digits = [0_u8; 26];
+        for digit in digits.iter_mut().rev() {
+            *digit = DIGITS[(rest % 32) as usize];
+            rest /= 32;
+        }
+        Self(format!("scp_{}", String::from_utf8_lossy(&digits)))
+    }
+}
+
 text_id!(
     /// Names one Source inside its Scope (TM-019).
     SourceId, "source_id", 256
@@ -200,6 +218,14 @@ mod tests {
             ScopeId::parse("漢".repeat(257)),
             Err(InvalidId::TooLong { kind: "scope_id", limit: 256 })
         );
+    }
+
+    #[test]
+    fn generated_scope_ids_sort_in_the_order_they_were_made() {
+        let ids = crate::ambient::SystemIds;
+        let made: Vec<ScopeId> = (0..100).map(|_| ScopeId::generate(&ids)).collect();
+        assert!(made.is_sorted());
+        assert!(made.iter().all(|id| id.as_str().len() == 30 && id.as_str().starts_with("scp_")));
     }
 
     #[test]

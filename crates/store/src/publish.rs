@@ -1,0 +1,335 @@
+//! The one transaction that publishes a Window: Topics, lineage, search records, Cursor, Pending
+//! and budget commit together, or nothing does (TM-157 to TM-160).
+//!
+//! What a Topic says and which one it updates was decided by the worker; here every right to write
+//! is checked again: the term first and last, the attempt, the Cursor and each Head. A projection
+//! that is not the one its content has is refused before anything is written (TM-155).
+
+use std::collections::BTreeSet;
+
+use powercontext_core::ids::{ArtifactId, FlushGeneration, Position, Revision, SourceRef, Window};
+use powercontext_core::projection::{TopicProjection, project};
+use powercontext_core::topic::{FAMILY, TopicContent, TopicRef};
+use powercontext_core::work::ErrorCode;
+
+use crate::active::ActiveScope;
+use crate::budgets::{self, AttemptFence};
+use crate::database::{Transaction, values};
+use crate::{DatabaseErrorKind, Store, StoreError, cursors, leases, pending};
+
+/// Everything one Window publishes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishRequest {
+    /// The right to publish.
+    pub attempt: AttemptFence,
+    /// What the Cursor moves over; starts at the attempt's frontier.
+    pub window: Window,
+    /// Where the wave ends (TM-166).
+    pub wave_target: Position,
+    /// The flush generation the wave answers (TM-166).
+    pub claimed_flush_generation: FlushGeneration,
+    /// The Topics; none for a Window without anything to keep.
+    pub operations: Vec<TopicOperation>,
+}
+
+/// One Topic of a Window.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TopicOperation {
+    /// A new Topic; its first Revision is 1.
+    Create {
+        /// The identity it gets.
+        artifact_id: ArtifactId,
+        /// Its content.
+        topic: PreparedTopic,
+    },
+    /// The next Revision of a Topic.
+    Update {
+        /// The Revision it was made from; must still be the Head.
+        target: TopicRef,
+        /// Its content.
+        topic: PreparedTopic,
+    },
+}
+
+/// A Topic's content with its evidence and search records, complete before the transaction (TM-154).
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreparedTopic {
+    /// The complete content.
+    pub content: TopicContent,
+    /// The Sources this Revision directly used, in Journal order.
+    pub sources: Vec<SourceRef>,
+    /// What the content is searched by.
+    pub projection: TopicProjection,
+}
+
+/// What a publish wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// New Topics.
+    pub created: Vec<TopicRef>,
+    /// Topics with a new Revision.
+    pub updated: Vec<TopicRef>,
+}
+
+/// Why a Window was not published. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The leadership term is over. Drop the work; retrying cannot help.
+    #[error("the leadership term is over")]
+    Fenced,
+    /// A newer attempt of the frontier took over, or the frontier was published.
+    #[error("a newer attempt took over")]
+    AttemptSuperseded,
+    /// The Cursor is no longer where the Window starts.
+    #[error("the cursor is no longer at {expected}")]
+    CursorConflict {
+        /// Where the Window starts.
+        expected: Position,
+    },
+    /// A Topic has another Head than the Revision it was updated from, or an identity is taken.
+    #[error("the head of topic `{artifact_id}` moved")]
+    HeadConflict {
+        /// Which Topic.
+        artifact_id: ArtifactId,
+    },
+    /// A search projection is not the one its content has, or a Topic is named twice.
+    #[error("the projection of topic `{artifact_id}` does not belong to its content")]
+    InvalidProjection {
+        /// Which Topic.
+        artifact_id: ArtifactId,
+    },
+    /// The store failed.
+    #[error("failed to publish a window")]
+    Store(#[from] StoreError),
+}
+
+impl PublishError {
+    /// The stable code for outcomes and logs.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Fenced => ErrorCode::Fenced,
+            Self::AttemptSuperseded => ErrorCode::AttemptSuperseded,
+            Self::CursorConflict { .. } => ErrorCode::CursorConflict,
+            Self::HeadConflict { .. } => ErrorCode::HeadConflict,
+            Self::InvalidProjection { .. } => ErrorCode::DataInvalid,
+            Self::Store(error) => error.code(),
+        }
+    }
+}
+
+/// Publishes a Window: its Topics become readable and the Cursor moves, at once and once only.
+///
+/// # Errors
+/// [`PublishError`]; every table is as it was.
+pub async fn publish(store: &Store, request: &PublishRequest) -> Result<Published, PublishError> {
+    check_projections(&request.operations)?;
+    let at = StoreError::at("publish");
+    let mut tx = store.database.write().await.map_err(&at)?;
+    match write(&mut tx, request).await {
+        Ok(published) => {
+            tx.commit().await.map_err(&at)?;
+            Ok(published)
+        }
+        Err(error) => {
+            tx.roll_back().await;
+            Err(error)
+        }
+    }
+}
+
+async fn write(tx: &mut Transaction, request: &PublishRequest) -> Result<Published, PublishError> {
+    let at = StoreError::at("publish.write");
+    let attempt = &request.attempt;
+    let key = &attempt.frontier.key;
+    if !leases::is_current(tx, &attempt.fence).await.map_err(&at)? {
+        return Err(PublishError::Fenced);
+    }
+    if !budgets::is_newest(tx, attempt).await.map_err(&at)? {
+        return Err(PublishError::AttemptSuperseded);
+    }
+    let expected = request.window.after;
+    if attempt.frontier.source_after != expected
+        || !cursors::advance(tx, key, request.window).await.map_err(&at)?
+    {
+        return Err(PublishError::CursorConflict { expected });
+    }
+    advance_heads(tx, request).await?;
+    let published = write_topics(tx, request).await?;
+    let wave = (request.wave_target, request.claimed_flush_generation);
+    pending::answer(tx, key, request.window, wave).await.map_err(&at)?;
+    if !budgets::remove(tx, attempt).await.map_err(&at)? {
+        return Err(PublishError::AttemptSuperseded);
+    }
+    if !leases::hold(tx, &attempt.fence).await.map_err(&at)? {
+        return Err(PublishError::Fenced);
+    }
+    Ok(published)
+}
+
+/// Recomputes every projection; also refuses a Topic that is named twice (TM-155).
+fn check_projections(operations: &[TopicOperation]) -> Result<(), PublishError> {
+    let mut seen = BTreeSet::new();
+    for operation in operations {
+        let (artifact_id, topic) = operation.parts();
+        if !seen.insert(artifact_id) || project(&topic.content) != topic.projection {
+            return Err(PublishError::InvalidProjection { artifact_id: artifact_id.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Moves the Head of every updated Topic, ascending by identity so that two publishes never wait
+/// for each other in a circle.
+async fn advance_heads(tx: &mut Transaction, request: &PublishRequest) -> Result<(), PublishError> {
+    let at = StoreError::at("publish.advance_heads");
+    let mut targets: Vec<&TopicRef> = request
+        .operations
+        .iter()
+        .filter_map(|operation| match operation {
+            TopicOperation::Update { target, .. } => Some(target),
+            TopicOperation::Create { .. } => None,
+        })
+        .collect();
+    targets.sort_unstable();
+    for target in targets {
+        let affected = tx
+            .execute(
+                "UPDATE pc_artifact_heads SET revision = ? \
+                 WHERE scope_id = ? AND family = ? AND artifact_id = ? AND revision = ?",
+                values![
+                    target.revision.next().get(),
+                    request.attempt.frontier.key.scope.as_str(),
+                    FAMILY,
+                    target.artifact_id.as_str(),
+                    target.revision.get()
+                ],
+            )
+            .await
+            .map_err(&at)?;
+        if affected != 1 {
+            return Err(PublishError::HeadConflict { artifact_id: target.artifact_id.clone() });
+        }
+    }
+    Ok(())
+}
+
+async fn write_topics(tx: &mut Transaction, request: &PublishRequest) -> Result<Published, PublishError> {
+    let scope = &request.attempt.frontier.key.scope;
+    let mut published = Published::default();
+    if request.operations.is_empty() {
+        return Ok(published);
+    }
+    let mut active = ActiveScope::open(tx, scope).await?;
+    for operation in &request.operations {
+        match operation {
+            TopicOperation::Create { artifact_id, topic } => {
+                let topic_ref = TopicRef { artifact_id: artifact_id.clone(), revision: Revision::new(1) };
+                insert_head(tx, scope.as_str(), artifact_id).await?;
+                insert_revision(tx, scope.as_str(), &topic_ref, topic).await?;
+                active.insert(tx, &topic_ref, topic).await?;
+                published.created.push(topic_ref);
+            }
+            TopicOperation::Update { target, topic } => {
+                let topic_ref = TopicRef {
+                    artifact_id: target.artifact_id.clone(),
+                    revision: target.revision.next(),
+                };
+                insert_revision(tx, scope.as_str(), &topic_ref, topic).await?;
+                insert_basis(tx, scope.as_str(), &topic_ref, target).await?;
+                active.replace(tx, &topic_ref, topic).await?;
+                published.updated.push(topic_ref);
+            }
+        }
+    }
+    active.finish(tx).await?;
+    Ok(published)
+}
+
+async fn insert_head(tx: &mut Transaction, scope: &str, artifact_id: &ArtifactId) -> Result<(), PublishError> {
+    let inserted = tx
+        .execute(
+            "INSERT INTO pc_artifact_heads (scope_id, family, artifact_id, revision) VALUES (?, ?, ?, 1)",
+            values![scope, FAMILY, artifact_id.as_str()],
+        )
+        .await;
+    match inserted {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind == DatabaseErrorKind::UniqueViolation => {
+            Err(PublishError::HeadConflict { artifact_id: artifact_id.clone() })
+        }
+        Err(error) => Err(StoreError::at("publish.insert_head")(error).into()),
+    }
+}
+
+/// Writes an immutable Revision with its direct Sources and its publication time (TM-148, TM-150).
+async fn insert_revision(
+    tx: &mut Transaction,
+    scope: &str,
+    topic_ref: &TopicRef,
+    topic: &PreparedTopic,
+) -> Result<(), StoreError> {
+    let at = StoreError::at("publish.insert_revision");
+    let (id, revision) = (topic_ref.artifact_id.as_str(), topic_ref.revision.get());
+    let content = serde_json::to_string(&topic.content)
+        .map_err(|_| StoreError::invalid("a topic's content cannot be written as JSON"))?;
+    tx.execute(
+        "INSERT INTO pc_artifacts (scope_id, family, artifact_id, revision, content) VALUES (?, ?, ?, ?, ?)",
+        values![scope, FAMILY, id, revision, content],
+    )
+    .await
+    .map_err(&at)?;
+    for (source, ordinal) in topic.sources.iter().zip(0_i64..) {
+        tx.execute(
+            "INSERT INTO pc_artifact_lineage_sources \
+             (scope_id, family, artifact_id, revision, ordinal, source_type, source_id) \
+             VALUES (?, ?, ?, ?, ?, ?, ?)",
+            values![scope, FAMILY, id, revision, ordinal, &source.source_type, source.source_id.as_str()],
+        )
+        .await
+        .map_err(&at)?;
+    }
+    tx.execute(
+        "INSERT INTO pc_topic_memory_revision_publications (scope_id, artifact_id, revision, published_at) \
+         VALUES (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
+        values![scope, id, revision],
+    )
+    .await
+    .map_err(&at)?;
+    Ok(())
+}
+
+/// Notes the exact Revision an update was made from (TM-148).
+async fn insert_basis(
+    tx: &mut Transaction,
+    scope: &str,
+    topic_ref: &TopicRef,
+    basis: &TopicRef,
+) -> Result<(), StoreError> {
+    tx.execute(
+        "INSERT INTO pc_artifact_lineage_artifacts \
+         (scope_id, family, artifact_id, revision, ordinal, based_on_family, based_on_artifact_id, \
+         based_on_revision) VALUES (?, ?, ?, ?, 0, ?, ?, ?)",
+        values![
+            scope,
+            FAMILY,
+            topic_ref.artifact_id.as_str(),
+            topic_ref.revision.get(),
+            FAMILY,
+            basis.artifact_id.as_str(),
+            basis.revision.get()
+        ],
+    )
+    .await
+    .map_err(StoreError::at("publish.insert_basis"))?;
+    Ok(())
+}
+
+impl TopicOperation {
+    fn parts(&self) -> (&ArtifactId, &PreparedTopic) {
+        match self {
+            Self::Create { artifact_id, topic } => (artifact_id, topic),
+            Self::Update { target, topic } => (&target.artifact_id, topic),
+        }
+    }
+}

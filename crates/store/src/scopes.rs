@@ -1,0 +1,456 @@
+//! Scopes: creation under an idempotency key, relations, versions and the default one.
+//!
+//! Decided here: what a replay is, which relations are possible and when a version conflicts.
+//! Field limits and the form of ids are the caller's. A Scope is made with its Journal row, so a
+//! Scope exists exactly when its Journal does.
+
+mod list;
+
+use powercontext_core::content::digest;
+use powercontext_core::ids::ScopeId;
+use serde_json::json;
+
+use crate::database::{Transaction, Value, values};
+use crate::{DatabaseError, DatabaseErrorKind, Store, StoreError};
+
+pub use list::{ScopeField, ScopeFilter, list};
+
+/// The largest number of steps a chain of parents is followed.
+const MAX_PARENT_STEPS: i64 = 10_000;
+
+/// A link from a Scope to something outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalReference {
+    /// What kind of thing.
+    pub kind: String,
+    /// Which one.
+    pub value: String,
+}
+
+/// A Scope as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// Its identity.
+    pub scope_id: ScopeId,
+    /// Its title.
+    pub title: String,
+    /// What it is about.
+    pub summary: String,
+    /// The Scope it lies in.
+    pub parent_scope_id: Option<ScopeId>,
+    /// Scopes whose context it also reads; ascending.
+    pub context_references: Vec<ScopeId>,
+    /// Links to the outside, in the given order.
+    pub external_references: Vec<ExternalReference>,
+    /// Starts at 1; every update adds 1.
+    pub version: i64,
+}
+
+/// What a new Scope is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewScope {
+    /// The identity it gets, unless the key already made a Scope.
+    pub scope_id: ScopeId,
+    /// Names the request: the same key with the same parameters answers the same Scope.
+    pub idempotency_key: String,
+    /// See [`Scope::title`].
+    pub title: String,
+    /// See [`Scope::summary`].
+    pub summary: String,
+    /// See [`Scope::parent_scope_id`].
+    pub parent_scope_id: Option<ScopeId>,
+    /// See [`Scope::context_references`]; each once.
+    pub context_references: Vec<ScopeId>,
+    /// See [`Scope::external_references`].
+    pub external_references: Vec<ExternalReference>,
+}
+
+/// The complete new state of a Scope; nothing is kept from the old one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpdateScope {
+    /// Which Scope.
+    pub scope_id: ScopeId,
+    /// The version the caller has seen.
+    pub expected_version: i64,
+    /// See [`Scope::title`].
+    pub title: String,
+    /// See [`Scope::summary`].
+    pub summary: String,
+    /// See [`Scope::parent_scope_id`].
+    pub parent_scope_id: Option<ScopeId>,
+    /// See [`Scope::context_references`]; each once.
+    pub context_references: Vec<ScopeId>,
+    /// See [`Scope::external_references`].
+    pub external_references: Vec<ExternalReference>,
+}
+
+/// Why a Scope was not created.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateScopeError {
+    /// The key was used before with other parameters.
+    #[error("the idempotency key belongs to a creation with other parameters")]
+    IdempotencyConflict,
+    /// The parent or a referenced Scope does not exist.
+    #[error("a related scope does not exist")]
+    ScopeNotFound,
+    /// The Scope would be its own parent or refer to itself.
+    #[error("a scope cannot be related to itself")]
+    InvalidRelationship,
+    /// The store failed.
+    #[error("failed to create a scope")]
+    Store(#[from] StoreError),
+}
+
+/// Why a Scope was not updated.
+#[derive(Debug, thiserror::Error)]
+pub enum UpdateScopeError {
+    /// The Scope, its parent or a referenced Scope does not exist.
+    #[error("the scope or a related one does not exist")]
+    ScopeNotFound,
+    /// The Scope has another version than the caller has seen.
+    #[error("the scope is at version {current}")]
+    VersionConflict {
+        /// The version it has.
+        current: i64,
+    },
+    /// The Scope would become its own ancestor or refer to itself.
+    #[error("a scope cannot be related to itself")]
+    InvalidRelationship,
+    /// The store failed.
+    #[error("failed to update a scope")]
+    Store(#[from] StoreError),
+}
+
+/// Why another Scope did not become the default one.
+#[derive(Debug, thiserror::Error)]
+pub enum SetDefaultError {
+    /// There is no such Scope.
+    #[error("the scope does not exist")]
+    ScopeNotFound,
+    /// The store failed.
+    #[error("failed to choose the default scope")]
+    Store(#[from] StoreError),
+}
+
+/// Makes a Scope, or answers the current state of the one the same key and parameters made before.
+///
+/// The key stays bound to its first parameters, whatever later updates change.
+///
+/// # Errors
+/// [`CreateScopeError`]; nothing is written then.
+pub async fn create(store: &Store, new: &NewScope) -> Result<Scope, CreateScopeError> {
+    create_in(store, new, false).await
+}
+
+/// Makes the first Scope of a database and the default one at once.
+pub(crate) async fn create_default(store: &Store, new: &NewScope) -> Result<Scope, StoreError> {
+    create_in(store, new, true).await.map_err(|error| match error {
+        CreateScopeError::Store(error) => error,
+        _ => StoreError::invalid("the default scope cannot be made"),
+    })
+}
+
+/// Reads one Scope, or `None` when there is no such Scope.
+///
+/// # Errors
+/// [`StoreError`] when the database cannot be read.
+pub async fn get(store: &Store, scope_id: &ScopeId) -> Result<Option<Scope>, StoreError> {
+    let at = StoreError::at("scopes.get");
+    let mut reader = store.database.snapshot().await.map_err(&at)?;
+    load(&mut reader, scope_id.as_str()).await
+}
+
+/// Replaces a Scope's state and raises its version by 1, also when nothing differs.
+///
+/// # Errors
+/// [`UpdateScopeError`]; nothing is written then.
+pub async fn update(store: &Store, update: &UpdateScope) -> Result<Scope, UpdateScopeError> {
+    let at = StoreError::at("scopes.update");
+    let id = update.scope_id.as_str();
+    let mut tx = store.database.write().await.map_err(&at)?;
+    let Some(version) = version(&mut tx, id).await.map_err(&at)? else {
+        return Err(UpdateScopeError::ScopeNotFound);
+    };
+    if version != update.expected_version {
+        return Err(UpdateScopeError::VersionConflict { current: version });
+    }
+    let parent = update.parent_scope_id.as_ref();
+    match check_relations(&mut tx, &update.scope_id, parent, &update.context_references).await.map_err(&at)? {
+        Relations::Possible => {}
+        Relations::Unknown => return Err(UpdateScopeError::ScopeNotFound),
+        Relations::Impossible => return Err(UpdateScopeError::InvalidRelationship),
+    }
+    let affected = tx
+        .execute(
+            "UPDATE pc_scopes SET title = ?, summary = ?, parent_scope_id = ?, version = version + 1 \
+             WHERE scope_id = ? AND version = ?",
+            values![
+                &update.title,
+                &update.summary,
+                update.parent_scope_id.as_ref().map(ScopeId::as_str),
+                id,
+                version
+            ],
+        )
+        .await
+        .map_err(&at)?;
+    if affected != 1 {
+        return Err(UpdateScopeError::VersionConflict { current: version });
+    }
+    for clear in [
+        "DELETE FROM pc_scope_context_references WHERE scope_id = ?",
+        "DELETE FROM pc_scope_external_references WHERE scope_id = ?",
+    ] {
+        tx.execute(clear, values![id]).await.map_err(&at)?;
+    }
+    insert_relations(&mut tx, id, &update.context_references, &update.external_references)
+        .await
+        .map_err(&at)?;
+    let scope = load(&mut tx, id).await?.ok_or(StoreError::invalid("an updated scope vanished"))?;
+    tx.commit().await.map_err(&at)?;
+    Ok(scope)
+}
+
+/// The default Scope; `None` only in a database that was never completely migrated.
+///
+/// # Errors
+/// [`StoreError`] when the database cannot be read.
+pub async fn default(store: &Store) -> Result<Option<Scope>, StoreError> {
+    let at = StoreError::at("scopes.default");
+    let mut reader = store.database.snapshot().await.map_err(&at)?;
+    let row = reader.query_one("SELECT scope_id FROM pc_default_scope", values![]).await.map_err(&at)?;
+    match row {
+        Some(row) => load(&mut reader, &row.text(0).map_err(&at)?).await,
+        None => Ok(None),
+    }
+}
+
+/// Makes a Scope the default one; choosing it again changes nothing.
+///
+/// # Errors
+/// [`SetDefaultError`]; nothing is written then.
+pub async fn set_default(store: &Store, scope_id: &ScopeId) -> Result<Scope, SetDefaultError> {
+    let at = StoreError::at("scopes.set_default");
+    let mut tx = store.database.write().await.map_err(&at)?;
+    let Some(scope) = load(&mut tx, scope_id.as_str()).await? else {
+        return Err(SetDefaultError::ScopeNotFound);
+    };
+    put_default(&mut tx, scope_id).await.map_err(&at)?;
+    tx.commit().await.map_err(&at)?;
+    Ok(scope)
+}
+
+async fn put_default(tx: &mut Transaction, scope_id: &ScopeId) -> Result<(), DatabaseError> {
+    tx.execute(
+        "INSERT INTO pc_default_scope (singleton, scope_id) VALUES (1, ?) \
+         ON CONFLICT (singleton) DO UPDATE SET scope_id = excluded.scope_id",
+        values![scope_id.as_str()],
+    )
+    .await?;
+    Ok(())
+}
+
+async fn create_in(store: &Store, new: &NewScope, as_default: bool) -> Result<Scope, CreateScopeError> {
+    let at = StoreError::at("scopes.create");
+    let mut tx = store.database.write().await.map_err(&at)?;
+    let creation = creation_digest(new);
+    let known = tx
+        .query_one(
+            "SELECT scope_id, creation_digest FROM pc_scopes WHERE idempotency_key = ?",
+            values![&new.idempotency_key],
+        )
+        .await
+        .map_err(&at)?;
+    if let Some(known) = known {
+        if known.text(1).map_err(&at)? != creation {
+            return Err(CreateScopeError::IdempotencyConflict);
+        }
+        let scope = load(&mut tx, &known.text(0).map_err(&at)?).await?;
+        return Ok(scope.ok_or(StoreError::invalid("a scope vanished while it was read"))?);
+    }
+    let parent = new.parent_scope_id.as_ref();
+    match check_relations(&mut tx, &new.scope_id, parent, &new.context_references).await.map_err(&at)? {
+        Relations::Possible => {}
+        Relations::Unknown => return Err(CreateScopeError::ScopeNotFound),
+        Relations::Impossible => return Err(CreateScopeError::InvalidRelationship),
+    }
+    insert(&mut tx, new, creation).await.map_err(|error| match error.kind {
+        DatabaseErrorKind::UniqueViolation => StoreError::invalid("a new scope's identity is taken"),
+        _ => at(error),
+    })?;
+    if as_default {
+        put_default(&mut tx, &new.scope_id).await.map_err(&at)?;
+    }
+    let scope = load(&mut tx, new.scope_id.as_str()).await?;
+    tx.commit().await.map_err(&at)?;
+    Ok(scope.ok_or(StoreError::invalid("a new scope vanished"))?)
+}
+
+/// What the key is bound to. The order of context references carries no meaning, so it does not count.
+fn creation_digest(new: &NewScope) -> String {
+    let mut references: Vec<&str> = new.context_references.iter().map(ScopeId::as_str).collect();
+    references.sort_unstable();
+    let external: Vec<[&str; 2]> =
+        new.external_references.iter().map(|reference| [&*reference.kind, &*reference.value]).collect();
+    let parent = new.parent_scope_id.as_ref().map(ScopeId::as_str);
+    digest(&json!([new.title, new.summary, parent, references, external]).to_string())
+}
+
+async fn insert(tx: &mut Transaction, new: &NewScope, creation: String) -> Result<(), DatabaseError> {
+    let id = new.scope_id.as_str();
+    tx.execute(
+        "INSERT INTO pc_scopes (scope_id, title, summary, parent_scope_id, version, idempotency_key, \
+         creation_digest) VALUES (?, ?, ?, ?, 1, ?, ?)",
+        values![
+            id,
+            &new.title,
+            &new.summary,
+            new.parent_scope_id.as_ref().map(ScopeId::as_str),
+            &new.idempotency_key,
+            creation
+        ],
+    )
+    .await?;
+    tx.execute("INSERT INTO pc_source_journals (scope_id, head) VALUES (?, 0)", values![id]).await?;
+    insert_relations(tx, id, &new.context_references, &new.external_references).await
+}
+
+async fn insert_relations(
+    tx: &mut Transaction,
+    id: &str,
+    context: &[ScopeId],
+    external: &[ExternalReference],
+) -> Result<(), DatabaseError> {
+    for reference in context {
+        tx.execute(
+            "INSERT INTO pc_scope_context_references (scope_id, referenced_scope_id) VALUES (?, ?)",
+            values![id, reference.as_str()],
+        )
+        .await?;
+    }
+    for (reference, ordinal) in external.iter().zip(0_i64..) {
+        tx.execute(
+            "INSERT INTO pc_scope_external_references (scope_id, ordinal, kind, value) VALUES (?, ?, ?, ?)",
+            values![id, ordinal, &reference.kind, &reference.value],
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+enum Relations {
+    Possible,
+    Unknown,
+    Impossible,
+}
+
+async fn check_relations(
+    tx: &mut Transaction,
+    scope_id: &ScopeId,
+    parent: Option<&ScopeId>,
+    references: &[ScopeId],
+) -> Result<Relations, DatabaseError> {
+    if parent == Some(scope_id) || references.contains(scope_id) {
+        return Ok(Relations::Impossible);
+    }
+    for related in parent.into_iter().chain(references) {
+        if version(tx, related.as_str()).await?.is_none() {
+            return Ok(Relations::Unknown);
+        }
+    }
+    let Some(parent) = parent else { return Ok(Relations::Possible) };
+    // A chain of parents has no circle yet, so following it ends; the bound guards damaged data.
+    let circle = tx
+        .query_one(
+            "WITH RECURSIVE ancestors (scope_id, steps) AS ( \
+               SELECT ?, 0 UNION ALL \
+               SELECT parent.parent_scope_id, ancestors.steps + 1 FROM ancestors \
+               JOIN pc_scopes AS parent ON parent.scope_id = ancestors.scope_id \
+               WHERE parent.parent_scope_id IS NOT NULL AND ancestors.steps < ?) \
+             SELECT 1 FROM ancestors WHERE scope_id = ? LIMIT 1",
+            values![parent.as_str(), MAX_PARENT_STEPS, scope_id.as_str()],
+        )
+        .await?;
+    Ok(if circle.is_some() { Relations::Impossible } else { Relations::Possible })
+}
+
+async fn version(tx: &mut Transaction, id: &str) -> Result<Option<i64>, DatabaseError> {
+    let row = tx.query_one("SELECT version FROM pc_scopes WHERE scope_id = ?", values![id]).await?;
+    row.map(|row| row.integer(0)).transpose()
+}
+
+async fn load(tx: &mut Transaction, id: &str) -> Result<Option<Scope>, StoreError> {
+    Ok(load_all(tx, &[Value::from(id)]).await?.pop())
+}
+
+/// Loads Scopes by identity with three statements, however many there are; ascending by identity.
+async fn load_all(tx: &mut Transaction, ids: &[Value]) -> Result<Vec<Scope>, StoreError> {
+    let at = StoreError::at("scopes.load");
+    let marks = vec!["?"; ids.len()].join(", ");
+    let rows = tx
+        .query(
+            format!(
+                "SELECT scope_id, title, summary, parent_scope_id, version FROM pc_scopes \
+                 WHERE scope_id IN ({marks}) ORDER BY scope_id"
+            ),
+            ids.to_vec(),
+        )
+        .await
+        .map_err(&at)?;
+    let mut scopes = Vec::with_capacity(rows.len());
+    for row in &rows {
+        scopes.push(Scope {
+            scope_id: stored_id(row.text(0).map_err(&at)?)?,
+            title: row.text(1).map_err(&at)?,
+            summary: row.text(2).map_err(&at)?,
+            parent_scope_id: row.optional_text(3).map_err(&at)?.map(stored_id).transpose()?,
+            context_references: Vec::new(),
+            external_references: Vec::new(),
+            version: row.integer(4).map_err(&at)?,
+        });
+    }
+    let context = tx
+        .query(
+            format!(
+                "SELECT scope_id, referenced_scope_id FROM pc_scope_context_references \
+                 WHERE scope_id IN ({marks}) ORDER BY scope_id, referenced_scope_id"
+            ),
+            ids.to_vec(),
+        )
+        .await
+        .map_err(&at)?;
+    for row in &context {
+        let owner = row.text(0).map_err(&at)?;
+        let reference = stored_id(row.text(1).map_err(&at)?)?;
+        if let Some(scope) = owned_by(&mut scopes, &owner) {
+            scope.context_references.push(reference);
+        }
+    }
+    let external = tx
+        .query(
+            format!(
+                "SELECT scope_id, kind, value FROM pc_scope_external_references \
+                 WHERE scope_id IN ({marks}) ORDER BY scope_id, ordinal"
+            ),
+            ids.to_vec(),
+        )
+        .await
+        .map_err(&at)?;
+    for row in &external {
+        let owner = row.text(0).map_err(&at)?;
+        let reference = ExternalReference { kind: row.text(1).map_err(&at)?, value: row.text(2).map_err(&at)? };
+        if let Some(scope) = owned_by(&mut scopes, &owner) {
+            scope.external_references.push(reference);
+        }
+    }
+    Ok(scopes)
+}
+
+fn owned_by<'a>(scopes: &'a mut [Scope], id: &str) -> Option<&'a mut Scope> {
+    let place = scopes.binary_search_by(|scope| scope.scope_id.as_str().cmp(id)).ok()?;
+    scopes.get_mut(place)
+}
+
+fn stored_id(text: String) -> Result<ScopeId, StoreError> {
+    ScopeId::parse(text).map_err(|_| StoreError::invalid("a stored scope id is not an identity"))
+}

@@ -1,0 +1,286 @@
+//! The Source Journal of each Scope: capture, replay and contiguous reads (TM-019 to TM-024).
+//!
+//! Positions are handed out by the Scope's Journal row, which a capture holds until its commit, so
+//! they become visible in order and without gaps. A capture never generates anything: it only
+//! raises `source_through` of each registered binding's Pending row.
+
+use powercontext_core::ids::{Position, ScopeId, SourceId, SourceRef};
+use powercontext_core::topic;
+
+use crate::database::{Row, Transaction, values};
+use crate::{DatabaseError, DatabaseErrorKind, Store, StoreError};
+
+/// The bindings that every Source is Pending for.
+pub const BINDINGS: &[&str] = &[topic::BINDING];
+
+/// A Source to capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSource {
+    /// The Scope it belongs to.
+    pub scope: ScopeId,
+    /// Its identity in the Scope; capturing it again must be the same capture.
+    pub source_id: SourceId,
+    /// The content as JSON text.
+    pub content_json: String,
+    /// Digest of the content's canonical form; decides whether a replay has the same content.
+    pub content_digest: String,
+    /// The metadata as canonical JSON text; `None` for none.
+    pub metadata_json: Option<String>,
+}
+
+/// Where a capture ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// The Source's position.
+    pub position: Position,
+    /// The Source had been captured before.
+    pub replayed: bool,
+}
+
+/// Why a Source was not captured.
+#[derive(Debug, thiserror::Error)]
+pub enum AddSourceError {
+    /// There is no such Scope.
+    #[error("the scope does not exist")]
+    ScopeNotFound,
+    /// The identity belongs to a Source with other content or metadata.
+    #[error("the source identity has different content")]
+    Conflict,
+    /// The store failed.
+    #[error("failed to capture a source")]
+    Store(#[from] StoreError),
+}
+
+/// Why Sources could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadSourcesError {
+    /// There is no such Scope.
+    #[error("the scope does not exist")]
+    ScopeNotFound,
+    /// The store failed.
+    #[error("failed to read sources")]
+    Store(#[from] StoreError),
+}
+
+/// A captured Source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its place in the Journal.
+    pub position: Position,
+    /// Its name.
+    pub source_ref: SourceRef,
+    /// The content as JSON text.
+    pub content_json: String,
+    /// Digest of the content's canonical form.
+    pub content_digest: String,
+    /// The metadata as canonical JSON text; `None` for none.
+    pub metadata_json: Option<String>,
+}
+
+/// A Source that a Window may take in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowSource {
+    /// Its place in the Journal.
+    pub position: Position,
+    /// Its name.
+    pub source_ref: SourceRef,
+    /// The content as JSON text.
+    pub content_json: String,
+    /// The metadata as canonical JSON text; `None` for none.
+    pub metadata_json: Option<String>,
+    /// Never shown to a model; it only moves the Cursor.
+    pub lineage_only: bool,
+}
+
+/// One trip to the connection for the whole capture. A Scope without a Journal row makes every
+/// statement touch nothing and yields no row; a known identity fails on the unique key.
+const ADD: &str = "BEGIN IMMEDIATE; \
+    UPDATE pc_source_journals SET head = head + 1 WHERE scope_id = ? RETURNING head; \
+    INSERT INTO pc_sources (scope_id, position, source_type, source_id, content_digest, content, metadata) \
+      SELECT scope_id, head, ?, ?, ?, ?, ? FROM pc_source_journals WHERE scope_id = ?; \
+    INSERT INTO pc_artifact_processing_pending (binding_name, scope_id, source_through) \
+      SELECT binding.value, scope_id, head FROM pc_source_journals, json_each(?) AS binding \
+      WHERE scope_id = ? \
+      ON CONFLICT (binding_name, scope_id) \
+      DO UPDATE SET source_through = max(source_through, excluded.source_through); \
+    COMMIT";
+
+/// Captures a Source at the next position and marks every binding's Pending row (TM-024, TM-164).
+///
+/// # Errors
+/// [`AddSourceError`]; nothing is written then.
+pub async fn add(store: &Store, new: &NewSource) -> Result<Added, AddSourceError> {
+    let scope = new.scope.as_str();
+    let parameters = values![
+        scope,
+        SourceRef::CONTENT,
+        new.source_id.as_str(),
+        &new.content_digest,
+        &new.content_json,
+        new.metadata_json.as_ref(),
+        scope,
+        bindings_json(),
+        scope,
+    ];
+    let at = StoreError::at("sources.add");
+    match store.database.write_batch(ADD, parameters).await {
+        Ok(rows) => match rows.first() {
+            Some(row) => {
+                Ok(Added { position: Position::new(row.integer(0).map_err(&at)?), replayed: false })
+            }
+            None => Err(AddSourceError::ScopeNotFound),
+        },
+        Err(error) if error.kind == DatabaseErrorKind::UniqueViolation => replay(store, new).await,
+        Err(error) => Err(at(error).into()),
+    }
+}
+
+fn bindings_json() -> String {
+    serde_json::json!(BINDINGS).to_string()
+}
+
+/// Answers a capture whose identity is taken: the same capture has its first position.
+async fn replay(store: &Store, new: &NewSource) -> Result<Added, AddSourceError> {
+    let known = get(store, &new.scope, &SourceRef::content(new.source_id.clone()))
+        .await
+        .map_err(|error| match error {
+            ReadSourcesError::ScopeNotFound => AddSourceError::ScopeNotFound,
+            ReadSourcesError::Store(error) => AddSourceError::Store(error),
+        })?
+        .ok_or(StoreError::invalid("a conflicting source cannot be found"))?;
+    if known.content_digest == new.content_digest && known.metadata_json == new.metadata_json {
+        Ok(Added { position: known.position, replayed: true })
+    } else {
+        Err(AddSourceError::Conflict)
+    }
+}
+
+/// At most `limit` Sources of `(after, through]`, ascending by position.
+///
+/// # Errors
+/// [`ReadSourcesError`].
+pub async fn list(
+    store: &Store,
+    scope: &ScopeId,
+    (after, through): (Position, Position),
+    limit: u32,
+) -> Result<Vec<Source>, ReadSourcesError> {
+    let at = StoreError::at("sources.list");
+    let mut reader = store.database.snapshot().await.map_err(&at)?;
+    if journal_head(&mut reader, scope).await.map_err(&at)?.is_none() {
+        return Err(ReadSourcesError::ScopeNotFound);
+    }
+    let rows = reader
+        .query(
+            "SELECT position, source_type, source_id, content, metadata, content_digest FROM pc_sources \
+             WHERE scope_id = ? AND position > ? AND position <= ? ORDER BY position LIMIT ?",
+            values![scope.as_str(), after.get(), through.get(), i64::from(limit)],
+        )
+        .await
+        .map_err(&at)?;
+    Ok(rows.iter().map(source).collect::<Result<_, _>>()?)
+}
+
+/// The position of the newest Source; 0 when the Scope has none.
+///
+/// # Errors
+/// [`ReadSourcesError`].
+pub async fn head(store: &Store, scope: &ScopeId) -> Result<Position, ReadSourcesError> {
+    let at = StoreError::at("sources.head");
+    let mut reader = store.database.read().await.map_err(&at)?;
+    journal_head(&mut reader, scope).await.map_err(&at)?.ok_or(ReadSourcesError::ScopeNotFound)
+}
+
+/// One Source, or `None` when the Scope has no such Source.
+///
+/// # Errors
+/// [`ReadSourcesError`].
+pub async fn get(
+    store: &Store,
+    scope: &ScopeId,
+    source_ref: &SourceRef,
+) -> Result<Option<Source>, ReadSourcesError> {
+    let at = StoreError::at("sources.get");
+    let mut reader = store.database.snapshot().await.map_err(&at)?;
+    let row = reader
+        .query_one(
+            "SELECT position, source_type, source_id, content, metadata, content_digest FROM pc_sources \
+             WHERE scope_id = ? AND source_type = ? AND source_id = ?",
+            values![scope.as_str(), &source_ref.source_type, source_ref.source_id.as_str()],
+        )
+        .await
+        .map_err(&at)?;
+    match row {
+        Some(row) => Ok(Some(source(&row)?)),
+        None if journal_head(&mut reader, scope).await.map_err(&at)?.is_some() => Ok(None),
+        None => Err(ReadSourcesError::ScopeNotFound),
+    }
+}
+
+/// At most `limit` Sources from right behind `after`, without a gap.
+///
+/// # Errors
+/// [`StoreError`] when the database cannot be read, or when positions are missing.
+pub async fn window_candidates(
+    store: &Store,
+    scope: &ScopeId,
+    after: Position,
+    limit: u32,
+) -> Result<Vec<WindowSource>, StoreError> {
+    let at = StoreError::at("sources.window_candidates");
+    let mut reader = store.database.read().await.map_err(&at)?;
+    let rows = reader
+        .query(
+            "SELECT position, source_type, source_id, content, metadata, lineage_only FROM pc_sources \
+             WHERE scope_id = ? AND position > ? ORDER BY position LIMIT ?",
+            values![scope.as_str(), after.get(), i64::from(limit)],
+        )
+        .await
+        .map_err(&at)?;
+    let mut candidates = Vec::with_capacity(rows.len());
+    let mut expected = after;
+    for row in &rows {
+        expected = expected.next();
+        let candidate = WindowSource {
+            position: Position::new(row.integer(0).map_err(&at)?),
+            source_ref: source_ref(row)?,
+            content_json: row.text(3).map_err(&at)?,
+            metadata_json: row.optional_text(4).map_err(&at)?,
+            lineage_only: row.integer(5).map_err(&at)? != 0,
+        };
+        if candidate.position != expected {
+            return Err(StoreError::invalid("the source journal has a gap"));
+        }
+        candidates.push(candidate);
+    }
+    Ok(candidates)
+}
+
+/// The Journal's head as a transaction sees it; `None` when there is no such Scope.
+pub(crate) async fn journal_head(
+    tx: &mut Transaction,
+    scope: &ScopeId,
+) -> Result<Option<Position>, DatabaseError> {
+    let row = tx
+        .query_one("SELECT head FROM pc_source_journals WHERE scope_id = ?", values![scope.as_str()])
+        .await?;
+    row.map(|row| row.integer(0).map(Position::new)).transpose()
+}
+
+fn source(row: &Row) -> Result<Source, StoreError> {
+    let at = StoreError::at("sources.row");
+    Ok(Source {
+        position: Position::new(row.integer(0).map_err(&at)?),
+        source_ref: source_ref(row)?,
+        content_json: row.text(3).map_err(&at)?,
+        metadata_json: row.optional_text(4).map_err(&at)?,
+        content_digest: row.text(5).map_err(&at)?,
+    })
+}
+
+fn source_ref(row: &Row) -> Result<SourceRef, StoreError> {
+    let at = StoreError::at("sources.row");
+    let source_id = SourceId::parse(row.text(2).map_err(&at)?)
+        .map_err(|_| StoreError::invalid("a stored source id is not an identity"))?;
+    Ok(SourceRef { source_type: row.text(1).map_err(&at)?, source_id })
+}
