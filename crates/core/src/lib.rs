@@ -6,12 +6,18 @@
 
 pub mod ambient;
 pub mod analyzer;
+pub mod chunk;
 pub mod content;
+pub mod evidence;
 pub mod fusion;
 pub mod history;
 pub mod ids;
+pub mod projection;
+pub mod ranking;
 pub mod secret;
+pub mod snippet;
 pub mod stages;
+pub mod tokens;
 pub mod topic;
 pub mod window;
 pub mod work;
