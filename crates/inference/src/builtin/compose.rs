@@ -1,0 +1,265 @@
+//! Writes a Topic's title, summary and detail out of sentences that were captured.
+//!
+//! Nothing is rephrased: sentences are chosen and put in order. An update keeps the title and the whole
+//! older body and appends what is new; only a body over its limit loses its least central sentences.
+
+use std::collections::HashSet;
+
+use powercontext_core::stages::{Slot, TopicDraft};
+
+use super::cluster::{Document, Lexicon, Profile, Sentence};
+use super::text::{Kind, is_wide_edge, join};
+
+const MAX_TITLE_CHARS: usize = 80;
+const MAX_SUMMARY_CHARS: usize = 400;
+const MAX_SUMMARY_SENTENCES: usize = 3;
+const MAX_DETAIL_CHARS: usize = 12_000;
+/// A text up to this size is kept whole.
+const WHOLE_CHARS: usize = 1_200;
+/// The most characters one piece of evidence adds.
+const MAX_EXTRACT_CHARS: usize = 4_000;
+/// Sentences of one text that may become its title.
+const TITLE_CANDIDATES: usize = 120;
+/// How much more a new sentence is worth than an equally central older one.
+const NEWS: f32 = 1.4;
+
+/// What a Topic is written from: the existing one, if any, and the new texts in Journal order.
+pub(super) struct Material<'a> {
+    pub(super) lexicon: &'a Lexicon,
+    pub(super) old: Option<(&'a Slot, &'a Document)>,
+    pub(super) new: Vec<&'a Document>,
+    pub(super) evidence_ids: Vec<String>,
+}
+
+/// Writes the complete content.
+pub(super) fn compose(material: Material<'_>) -> TopicDraft {
+    let old = material.old;
+    let everything = old.iter().map(|(_, document)| *document).chain(material.new.iter().copied());
+    let profile = material.lexicon.profile(everything);
+    let kept = old.map(|(slot, _)| slot.title.trim()).filter(|title| keeps_title(&material, title));
+    let title = kept.map_or_else(|| title(&profile, &material.new), str::to_owned);
+    let mut seen: HashSet<String> = HashSet::from([key(&title)]);
+    let older: Vec<&Sentence> = old.iter().flat_map(|(_, document)| &document.sentences).collect();
+    seen.extend(older.iter().map(|sentence| key(&sentence.text)));
+    let mut newer = Vec::new();
+    for document in &material.new {
+        let fresh = document.sentences.iter().filter(|sentence| seen.insert(key(&sentence.text)));
+        newer.extend(extract(&profile, fresh.collect()));
+    }
+    if newer.is_empty() && older.is_empty() {
+        // Every sentence says what the title says.
+        newer.extend(material.new.iter().flat_map(|document| &document.sentences).take(1));
+    }
+    let summary = summary(&profile, &older, &newer);
+    let detail = detail(&profile, old.map(|(slot, _)| slot.detail.as_str()), &older, &newer);
+    TopicDraft { title, summary, detail, evidence_ids: material.evidence_ids }
+}
+
+/// Whether a title still names the subject: any of its words is still central, or it has none.
+fn keeps_title(material: &Material<'_>, title: &str) -> bool {
+    let Some((_, document)) = material.old else { return false };
+    let named = |sentence: &&Sentence| sentence.kind == Kind::Heading && sentence.text == title;
+    let words = document.sentences.iter().find(named).map_or(&[][..], |sentence| &sentence.terms);
+    let profile = material.lexicon.profile(material.new.iter().copied().chain([document]));
+    !title.is_empty() && (words.is_empty() || words.iter().any(|term| profile.weight(*term) > 0.0))
+}
+
+/// How much of the subject one sentence carries.
+fn centrality(profile: &Profile, sentence: &Sentence) -> f32 {
+    let mut terms = sentence.terms.clone();
+    terms.sort_unstable();
+    terms.dedup();
+    let carried: f32 = terms.iter().map(|term| profile.weight(*term)).sum();
+    #[allow(clippy::cast_precision_loss, reason = "a sentence has few terms")]
+    let length = (terms.len() as f32 + 6.0).sqrt();
+    let kind = if sentence.kind == Kind::Code { 0.5 } else { 1.0 };
+    kind * carried / length
+}
+
+/// The most telling sentences of one text in their order; a short text whole.
+fn extract<'a>(profile: &Profile, sentences: Vec<&'a Sentence>) -> Vec<&'a Sentence> {
+    let size: usize = sentences.iter().map(|sentence| sentence.text.chars().count()).sum();
+    let budget = (WHOLE_CHARS + size.saturating_sub(WHOLE_CHARS) / 4).min(MAX_EXTRACT_CHARS);
+    if size <= budget {
+        return sentences;
+    }
+    let scores = sentences.iter().enumerate().map(|(place, sentence)| {
+        let lead = if place < 3 { 1.3 } else { 1.0 };
+        lead * centrality(profile, sentence)
+    });
+    let scores: Vec<f32> = scores.collect();
+    strongest(&sentences, &scores, budget)
+}
+
+/// The best sentences that fit, in their order. A heading stays with what it stands over.
+fn strongest<'a>(sentences: &[&'a Sentence], scores: &[f32], budget: usize) -> Vec<&'a Sentence> {
+    let mut ranked: Vec<usize> =
+        (0..sentences.len()).filter(|at| sentences[*at].kind != Kind::Heading).collect();
+    if ranked.is_empty() {
+        ranked = (0..sentences.len()).collect();
+    }
+    ranked.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
+    let mut left = budget;
+    let mut chosen = vec![false; sentences.len()];
+    for at in ranked {
+        let heading = (0..at).rev().take_while(|above| sentences[*above].kind == Kind::Heading);
+        let headings: Vec<usize> = heading.filter(|above| !chosen[*above]).collect();
+        // Two for a line break or a list marker.
+        let cost = |at: usize| sentences[at].text.chars().count() + 6;
+        let needed = cost(at) + headings.iter().map(|above| cost(*above)).sum::<usize>();
+        if needed <= left {
+            left -= needed;
+            headings.into_iter().chain([at]).for_each(|place| chosen[place] = true);
+        }
+    }
+    sentences.iter().zip(chosen).filter_map(|(sentence, keep)| keep.then_some(*sentence)).collect()
+}
+
+fn detail(profile: &Profile, old: Option<&str>, older: &[&Sentence], newer: &[&Sentence]) -> String {
+    let addition = render(newer);
+    let body = match old.map(str::trim).filter(|body| !body.is_empty()) {
+        None => addition,
+        Some(body) if addition.is_empty() => body.to_owned(),
+        Some(body) => format!("{body}\n\n{addition}"),
+    };
+    // A body that was written larger keeps its size.
+    let limit = MAX_DETAIL_CHARS.max(old.map_or(0, |body| body.chars().count()));
+    if body.chars().count() <= limit {
+        return body;
+    }
+    let all: Vec<&Sentence> = older.iter().chain(newer).copied().collect();
+    let news = std::iter::repeat_n(1.0, older.len()).chain(std::iter::repeat(NEWS));
+    let scores: Vec<f32> = all.iter().zip(news).map(|(sentence, news)| news * centrality(profile, sentence)).collect();
+    render(&strongest(&all, &scores, limit - limit / 20))
+}
+
+/// Markdown: paragraphs, list items and fenced code as they were, headings of one level.
+fn render(sentences: &[&Sentence]) -> String {
+    let mut out = String::new();
+    let mut previous: Option<Kind> = None;
+    for (at, sentence) in sentences.iter().enumerate() {
+        let kind = match sentence.kind {
+            Kind::Heading if sentences[at + 1..].iter().all(|next| next.kind == Kind::Heading) => Kind::Prose,
+            kind => kind,
+        };
+        if previous == Some(Kind::Code) && kind != Kind::Code {
+            out.push_str("\n```");
+        }
+        match (kind, previous) {
+            (Kind::Code, Some(Kind::Code)) => out.push('\n'),
+            (Kind::Item, Some(Kind::Item)) if sentence.opens => out.push('\n'),
+            (Kind::Prose | Kind::Item, Some(before)) if before == kind && !sentence.opens => {}
+            (_, Some(_)) => out.push_str("\n\n"),
+            (_, None) => {}
+        }
+        match kind {
+            Kind::Heading => out.push_str(&format!("### {}", sentence.text)),
+            Kind::Code if previous != Some(Kind::Code) => out.push_str(&format!("```\n{}", sentence.text)),
+            Kind::Item if sentence.opens || previous != Some(Kind::Item) => out.push_str(&format!("- {}", sentence.text)),
+            Kind::Prose if sentence.opens || previous != Some(Kind::Prose) => out.push_str(&sentence.text),
+            Kind::Prose | Kind::Item => {
+                if !is_wide_edge(&out, &sentence.text) {
+                    out.push(' ');
+                }
+                out.push_str(&sentence.text);
+            }
+            Kind::Code => out.push_str(&sentence.text),
+        }
+        previous = Some(kind);
+    }
+    if previous == Some(Kind::Code) {
+        out.push_str("\n```");
+    }
+    out
+}
+
+/// The most central sentences, at least one of them new, in their order.
+fn summary(profile: &Profile, older: &[&Sentence], newer: &[&Sentence]) -> String {
+    let all: Vec<&Sentence> = older.iter().chain(newer).copied().collect();
+    let spoken = |at: &usize| matches!(all[*at].kind, Kind::Prose | Kind::Item);
+    let mut ranked: Vec<(f32, usize)> =
+        (0..all.len()).filter(spoken).map(|at| (centrality(profile, all[at]), at)).collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let news = ranked.iter().find(|(_, at)| *at >= older.len()).map(|(_, at)| *at);
+    let mut chosen: Vec<usize> = Vec::new();
+    let mut left = MAX_SUMMARY_CHARS;
+    for at in news.into_iter().chain(ranked.iter().map(|(_, at)| *at)) {
+        let size = all[at].text.chars().count() + 1;
+        let known: HashSet<u32> = chosen.iter().flat_map(|at| all[*at].terms.iter().copied()).collect();
+        let repeated = all[at].terms.iter().filter(|term| known.contains(term)).count();
+        if size <= left && repeated * 3 <= all[at].terms.len() * 2 && !chosen.contains(&at) {
+            left -= size;
+            chosen.push(at);
+        }
+        if chosen.len() == MAX_SUMMARY_SENTENCES {
+            break;
+        }
+    }
+    chosen.sort_unstable();
+    let mut out = String::new();
+    chosen.iter().for_each(|at| join(&mut out, &all[*at].text));
+    if out.is_empty() {
+        let any = ranked.first().map_or(0, |(_, at)| *at);
+        out = all.get(any).map_or_else(String::new, |sentence| cut(&sentence.text, MAX_SUMMARY_CHARS));
+    }
+    out
+}
+
+/// The heading or opening words that carry most of the subject.
+fn title(profile: &Profile, documents: &[&Document]) -> String {
+    let mut best: Option<(f32, String)> = None;
+    for document in documents {
+        for (place, sentence) in document.sentences.iter().take(TITLE_CANDIDATES).enumerate() {
+            let standing = match sentence.kind {
+                Kind::Heading if place == 0 => 3.0,
+                Kind::Heading => 1.5,
+                Kind::Prose if place == 0 => 1.2,
+                Kind::Prose | Kind::Item => 1.0,
+                Kind::Code => 0.1,
+            };
+            let text = clause(&sentence.text, sentence.kind == Kind::Heading);
+            let whole = sentence.text.chars().count().max(1);
+            #[allow(clippy::cast_precision_loss, reason = "a sentence is short")]
+            let share = (text.chars().count() as f32 / whole as f32).sqrt();
+            let score = standing * share * centrality(profile, sentence);
+            if !text.is_empty() && best.as_ref().is_none_or(|(found, _)| score > *found) {
+                best = Some((score, text));
+            }
+        }
+    }
+    best.map_or_else(String::new, |(_, text)| text)
+}
+
+/// The beginning of a sentence that can stand alone, without its full stop.
+fn clause(text: &str, whole: bool) -> String {
+    let text = text.trim().trim_start_matches(['#', '>', '*', '-', '`', ' ']);
+    let breaks = |c: char| matches!(c, '，' | '；' | '：' | ',' | ';' | ':' | '。' | '？' | '?' | '—' | '(' | '（');
+    let fits = text.chars().count() <= MAX_TITLE_CHARS;
+    let end = text.char_indices().find(|(at, c)| {
+        let words = text[..*at].chars().map(|c| if is_wide_edge("", &c.to_string()) { 3 } else { 1 }).sum::<usize>();
+        words >= 18 && breaks(*c) && (c.len_utf8() > 1 || *c == '(' || text[at + 1..].starts_with(' '))
+    });
+    let part = match end {
+        Some((at, _)) if !(whole && fits) => &text[..at],
+        _ => text,
+    };
+    let short = cut(part, MAX_TITLE_CHARS);
+    let ends = ['.', '。', '！', '!', ',', '，', ';', '；', ':', '：', '、', ' ', '-', '—'];
+    let bare = short.trim_end_matches(ends).trim();
+    if bare.is_empty() { cut(text, MAX_TITLE_CHARS) } else { bare.to_owned() }
+}
+
+/// At most `limit` characters, ending behind a word, with an ellipsis where something is missing.
+fn cut(text: &str, limit: usize) -> String {
+    let text = text.trim();
+    let Some((end, _)) = text.char_indices().nth(limit) else { return text.to_owned() };
+    let head = text.char_indices().nth(limit - 1).map_or(&text[..end], |(end, _)| &text[..end]);
+    let word = head.rfind(' ').filter(|at| *at * 2 > head.len()).map_or(head, |at| &head[..at]);
+    format!("{}…", word.trim_end())
+}
+
+/// What makes two sentences the same: their letters and digits.
+fn key(text: &str) -> String {
+    let letters: String = text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    if letters.is_empty() { text.to_owned() } else { letters }
+}

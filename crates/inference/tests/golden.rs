@@ -1,0 +1,201 @@
+//! Real notes go through the built-in model Window by Window, with a naive recall in the place of the
+//! store: no Topic may hold two subjects, and few subjects may be split.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use powercontext_core::analyzer::{Query, terms};
+use powercontext_core::stages::{
+    EvidenceItem, GlobalInput, GlobalOutput, ProbeInput, ProbeOutput, ReconcileInput, ReconcileOutput, Slot, Stage,
+    TopicDraft,
+};
+use powercontext_inference::{GenerationConfig, GenerationRequest, Generator, StructuredOutput, generator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+struct Note {
+    subject: String,
+    content: Value,
+}
+
+/// Four notes of each of eight subjects, half of them in Chinese, the subjects taking turns.
+fn own_notes() -> Vec<Note> {
+    let mut notes = Vec::new();
+    for path in files(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"))) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let subject = path.file_stem().unwrap().to_string_lossy().into_owned();
+        for (place, note) in text.split("\n---\n").filter(|note| !note.trim().is_empty()).enumerate() {
+            let content = serde_json::from_str(note).unwrap_or_else(|_| Value::from(note));
+            notes.push((place, Note { subject: subject.clone(), content }));
+        }
+    }
+    notes.sort_by_key(|(place, _)| *place);
+    notes.into_iter().map(|(_, note)| note).collect()
+}
+
+/// The bundled example notes, by date of their file number.
+fn example_notes() -> Vec<Note> {
+    let mut notes = Vec::new();
+    for language in ["en", "zh"] {
+        let folder = format!("{}/../../examples/notes/{language}", env!("CARGO_MANIFEST_DIR"));
+        for path in files(Path::new(&folder)) {
+            let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let (subject, number) = stem.rsplit_once('-').unwrap();
+            let content = Value::from(std::fs::read_to_string(&path).unwrap());
+            notes.push((number.to_owned(), Note { subject: format!("{language}/{subject}"), content }));
+        }
+    }
+    notes.sort_by(|a, b| a.0.cmp(&b.0));
+    notes.into_iter().map(|(_, note)| note).collect()
+}
+
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+fn builtin() -> Arc<dyn Generator> {
+    generator(&GenerationConfig {
+        model: "builtin:extractive".to_owned(),
+        base_url: None,
+        api_key: None,
+        timeout: Duration::from_secs(1),
+        structured_output: StructuredOutput::JsonSchema,
+    })
+    .unwrap()
+}
+
+async fn ask<O: DeserializeOwned>(model: &dyn Generator, stage: Stage, input: &impl Serialize) -> O {
+    let input = serde_json::to_value(input).unwrap();
+    let schema = json!({});
+    let request = GenerationRequest {
+        stage,
+        instructions: "",
+        input: &input,
+        schema: &schema,
+        correction: None,
+        max_output_tokens: 16_000,
+    };
+    serde_json::from_str(&model.generate(&request).await.unwrap().text).unwrap()
+}
+
+struct Topic {
+    content: TopicDraft,
+    subjects: BTreeSet<String>,
+    notes: usize,
+}
+
+impl Topic {
+    fn slot(&self, slot: u32) -> Slot {
+        let TopicDraft { title, summary, detail, .. } = self.content.clone();
+        Slot { slot, title, summary, detail }
+    }
+}
+
+/// The best Topics for a text: at least the coverage the product asks for, most shared terms first.
+fn recall(topics: &[Topic], text: &str, limit: usize) -> Vec<usize> {
+    let Some(query) = Query::parse(text) else { return Vec::new() };
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    for (at, topic) in topics.iter().enumerate() {
+        let TopicDraft { title, summary, detail, .. } = &topic.content;
+        let known: BTreeSet<String> =
+            terms(&format!("{title}\n{summary}\n{detail}")).into_iter().map(|term| term.text).collect();
+        let shared = query.terms().iter().filter(|term| known.contains(*term)).count();
+        if shared >= query.required() {
+            found.push((shared, at));
+        }
+    }
+    found.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    found.into_iter().take(limit).map(|(_, at)| at).collect()
+}
+
+async fn run(notes: &[Note], window: usize) -> Vec<Topic> {
+    let model = builtin();
+    let mut topics: Vec<Topic> = Vec::new();
+    for notes in notes.chunks(window) {
+        let name = |at: usize| format!("s{}", at + 1);
+        let items = notes.iter().enumerate().map(|(at, note)| EvidenceItem {
+            evidence_id: name(at),
+            content: note.content.clone(),
+            metadata: None,
+        });
+        let sources: Vec<_> = items.collect();
+        let subject: BTreeMap<String, &str> =
+            notes.iter().enumerate().map(|(at, note)| (name(at), note.subject.as_str())).collect();
+        let mut apply = |topics: &mut Vec<Topic>, target: Option<usize>, content: TopicDraft| {
+            let at = target.unwrap_or_else(|| {
+                topics.push(Topic { content: content.clone(), subjects: BTreeSet::new(), notes: 0 });
+                topics.len() - 1
+            });
+            topics[at].subjects.extend(content.evidence_ids.iter().map(|id| subject[id].to_owned()));
+            topics[at].notes += content.evidence_ids.len();
+            topics[at].content = content;
+        };
+        let probes: ProbeOutput = ask(&*model, Stage::Probe, &ProbeInput { sources: sources.clone() }).await;
+        let mut selected: Vec<usize> = Vec::new();
+        for probe in probes.probes {
+            for at in recall(&topics, &probe.query, 5) {
+                if !selected.contains(&at) {
+                    selected.push(at);
+                }
+            }
+        }
+        let slots = selected.iter().zip(1..).map(|(at, slot)| topics[*at].slot(slot)).collect();
+        let global: GlobalOutput = ask(&*model, Stage::Global, &GlobalInput { sources, slots }).await;
+        for (at, update) in selected.iter().zip(global.updates) {
+            if let Some(content) = update {
+                apply(&mut topics, Some(*at), content);
+            }
+        }
+        // A new Topic is coordinated with the existing one that its whole text finds first.
+        let mut groups: BTreeMap<Option<usize>, Vec<TopicDraft>> = BTreeMap::new();
+        for draft in global.new_topics {
+            let whole = format!("{} {} {}", draft.title, draft.summary, draft.detail);
+            groups.entry(recall(&topics, &whole, 1).first().copied()).or_default().push(draft);
+        }
+        for (target, creates) in groups {
+            let existing = target.map(|at| topics[at].slot(1));
+            let output: ReconcileOutput =
+                ask(&*model, Stage::Reconcile, &ReconcileInput { creates, existing }).await;
+            if let Some(content) = output.update {
+                apply(&mut topics, target, content);
+            }
+            output.creates.into_iter().for_each(|content| apply(&mut topics, None, content));
+        }
+    }
+    topics
+}
+
+async fn check(notes: Vec<Note>) {
+    let subjects: BTreeSet<&str> = notes.iter().map(|note| note.subject.as_str()).collect();
+    for window in [1, 3, 10] {
+        let topics = run(&notes, window).await;
+        for topic in &topics {
+            println!("{window}: {:?} {} {:?}", topic.subjects, topic.notes, topic.content.title);
+            if std::env::var_os("SHOW_TOPICS").is_some() {
+                println!("    {}\n{}\n", topic.content.summary, topic.content.detail);
+            }
+        }
+        println!("window {window}: {} topics of {} subjects", topics.len(), subjects.len());
+        for topic in &topics {
+            assert_eq!(topic.subjects.len(), 1, "window {window}: two subjects in {:?}", topic.content.title);
+        }
+        assert_eq!(topics.iter().map(|topic| topic.notes).sum::<usize>(), notes.len(), "each note is used once");
+        assert!(topics.len() * 2 <= subjects.len() * 3, "window {window}: {} topics", topics.len());
+    }
+}
+
+#[tokio::test]
+async fn notes_about_one_subject_become_one_growing_topic_in_both_languages() {
+    // TM-009 TM-088 TM-095 TM-116 TM-123
+    check(own_notes()).await;
+}
+
+#[tokio::test]
+async fn the_bundled_example_notes_are_sorted_by_subject() {
+    check(example_notes()).await;
+}
