@@ -299,11 +299,7 @@ async fn read(tx: &mut Transaction, frontier: &Frontier) -> Result<Option<Budget
             "SELECT attempts, reserved_requests, reserved_tokens, attempt_id, source_through, failure_code \
              FROM pc_topic_memory_work_budgets \
              WHERE scope_id = ? AND binding_name = ? AND source_after = ?",
-            values![
-                frontier.key.scope.as_str(),
-                frontier.key.binding.as_str(),
-                frontier.source_after.get()
-            ],
+            values![frontier.key.scope.as_str(), frontier.key.binding.as_str(), frontier.source_after.get()],
         )
         .await
         .map_err(&at)?;

@@ -134,11 +134,6 @@ impl Row {
     pub fn optional_text(&self, column: usize) -> Result<Option<String>, DatabaseError> {
         Ok(self.0.try_get(column)?)
     }
-
-    /// How many columns the row has.
-    pub fn width(&self) -> usize {
-        self.0.len()
-    }
 }
 
 /// How a database file is opened.
@@ -402,8 +397,7 @@ impl Pool {
     }
 
     async fn take(self: &Arc<Self>) -> Result<Lent, DatabaseError> {
-        let permit =
-            Arc::clone(&self.permits).acquire_owned().await.map_err(|_| sqlx::Error::PoolClosed)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| sqlx::Error::PoolClosed)?;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,

@@ -109,11 +109,9 @@ async fn statistics(
     query: &Query,
 ) -> Result<Statistics, StoreError> {
     let at = StoreError::at("fulltext.statistics");
-    let documents =
-        tx.query_one(statements.documents, values![scope.as_str()]).await.map_err(&at)?;
+    let documents = tx.query_one(statements.documents, values![scope.as_str()]).await.map_err(&at)?;
     let documents = documents.map_or(Ok(0), |row| row.integer(0)).map_err(&at)?;
-    let expressions: Vec<String> =
-        query.terms().iter().map(|term| expression(scope_key, term)).collect();
+    let expressions: Vec<String> = query.terms().iter().map(|term| expression(scope_key, term)).collect();
     let rows =
         tx.query(statements.frequencies, values![json!(expressions).to_string()]).await.map_err(&at)?;
     let mut document_frequency = Vec::with_capacity(rows.len());
@@ -175,13 +173,13 @@ impl Statements {
     }
 }
 
-const TOPIC_FREQUENCIES: &str = "SELECT (SELECT count(*) FROM pc_topic_memory_topic_fts AS fts \
+pub(crate) const TOPIC_FREQUENCIES: &str = "SELECT (SELECT count(*) FROM pc_topic_memory_topic_fts AS fts \
     WHERE fts.pc_topic_memory_topic_fts MATCH term.value) FROM json_each(?) AS term ORDER BY term.id";
 
-const CHUNK_FREQUENCIES: &str = "SELECT (SELECT count(*) FROM pc_topic_memory_chunk_fts AS fts \
+pub(crate) const CHUNK_FREQUENCIES: &str = "SELECT (SELECT count(*) FROM pc_topic_memory_chunk_fts AS fts \
     WHERE fts.pc_topic_memory_chunk_fts MATCH term.value) FROM json_each(?) AS term ORDER BY term.id";
 
-const TOPIC_CANDIDATES: &str = "WITH hits AS ( \
+pub(crate) const TOPIC_CANDIDATES: &str = "WITH hits AS ( \
       SELECT fts.rowid AS record, sum(term.value ->> 1) AS weight \
       FROM json_each(?) AS term CROSS JOIN pc_topic_memory_topic_fts AS fts \
       WHERE fts.pc_topic_memory_topic_fts MATCH term.value ->> 0 \
@@ -190,7 +188,7 @@ const TOPIC_CANDIDATES: &str = "WITH hits AS ( \
     SELECT topic.topic_key, topic.artifact_id, topic.terms \
     FROM best CROSS JOIN pc_topic_memory_active_topics AS topic ON topic.topic_key = best.record";
 
-const CHUNK_CANDIDATES: &str = "WITH hits AS ( \
+pub(crate) const CHUNK_CANDIDATES: &str = "WITH hits AS ( \
       SELECT fts.rowid AS record, sum(term.value ->> 1) AS weight \
       FROM json_each(?) AS term CROSS JOIN pc_topic_memory_chunk_fts AS fts \
       WHERE fts.pc_topic_memory_chunk_fts MATCH term.value ->> 0 \

@@ -22,6 +22,8 @@ pub mod scopes;
 pub mod sources;
 pub mod topics;
 
+#[cfg(test)]
+mod tests;
 
 pub use database::{DatabaseError, DatabaseErrorKind};
 pub use error::StoreError;

@@ -18,7 +18,9 @@ pub enum InvalidUrl {
     #[error("the database URL must start with sqlite:///")]
     Scheme,
     /// The file is missing or not absolute.
-    #[error("the database URL must name an absolute file, as in sqlite:///var/lib/powercontext/powercontext.db")]
+    #[error(
+        "the database URL must name an absolute file, as in sqlite:///var/lib/powercontext/powercontext.db"
+    )]
     Path,
 }
 
@@ -76,7 +78,9 @@ pub enum OpenError {
     #[error("the database has no schema; run `powercontext-api-server migrate`")]
     SchemaMissing,
     /// The schema is older than this program needs. Run the migration.
-    #[error("the database schema is at {found} and this program needs {needed}; run `powercontext-api-server migrate`")]
+    #[error(
+        "the database schema is at {found} and this program needs {needed}; run `powercontext-api-server migrate`"
+    )]
     SchemaBehind {
         /// The newest migration the database has.
         found: i64,

@@ -108,7 +108,7 @@ pub async fn page(
     rows.iter().map(fact).collect()
 }
 
-const PAGE: &str = "SELECT pending.binding_name, pending.scope_id, pending.source_through, \
+pub(crate) const PAGE: &str = "SELECT pending.binding_name, pending.scope_id, pending.source_through, \
     pending.flush_generation, pending.handled_flush_generation, coalesce(cursor.position, 0), \
     budget.attempts >= ? OR budget.failure_code IN (SELECT value FROM json_each(?)) \
     FROM pc_artifact_processing_pending AS pending \

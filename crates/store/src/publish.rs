@@ -231,10 +231,8 @@ async fn write_topics(tx: &mut Transaction, request: &PublishRequest) -> Result<
                 published.created.push(topic_ref);
             }
             TopicOperation::Update { target, topic } => {
-                let topic_ref = TopicRef {
-                    artifact_id: target.artifact_id.clone(),
-                    revision: target.revision.next(),
-                };
+                let topic_ref =
+                    TopicRef { artifact_id: target.artifact_id.clone(), revision: target.revision.next() };
                 insert_revision(tx, scope.as_str(), &topic_ref, topic).await?;
                 insert_basis(tx, scope.as_str(), &topic_ref, target).await?;
                 active.replace(tx, &topic_ref, topic).await?;
@@ -246,7 +244,11 @@ async fn write_topics(tx: &mut Transaction, request: &PublishRequest) -> Result<
     Ok(published)
 }
 
-async fn insert_head(tx: &mut Transaction, scope: &str, artifact_id: &ArtifactId) -> Result<(), PublishError> {
+async fn insert_head(
+    tx: &mut Transaction,
+    scope: &str,
+    artifact_id: &ArtifactId,
+) -> Result<(), PublishError> {
     let inserted = tx
         .execute(
             "INSERT INTO pc_artifact_heads (scope_id, family, artifact_id, revision) VALUES (?, ?, ?, 1)",

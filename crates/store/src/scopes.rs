@@ -438,7 +438,8 @@ async fn load_all(tx: &mut Transaction, ids: &[Value]) -> Result<Vec<Scope>, Sto
         .map_err(&at)?;
     for row in &external {
         let owner = row.text(0).map_err(&at)?;
-        let reference = ExternalReference { kind: row.text(1).map_err(&at)?, value: row.text(2).map_err(&at)? };
+        let reference =
+            ExternalReference { kind: row.text(1).map_err(&at)?, value: row.text(2).map_err(&at)? };
         if let Some(scope) = owned_by(&mut scopes, &owner) {
             scope.external_references.push(reference);
         }

@@ -125,9 +125,7 @@ pub async fn add(store: &Store, new: &NewSource) -> Result<Added, AddSourceError
     let at = StoreError::at("sources.add");
     match store.database.write_batch(ADD, parameters).await {
         Ok(rows) => match rows.first() {
-            Some(row) => {
-                Ok(Added { position: Position::new(row.integer(0).map_err(&at)?), replayed: false })
-            }
+            Some(row) => Ok(Added { position: Position::new(row.integer(0).map_err(&at)?), replayed: false }),
             None => Err(AddSourceError::ScopeNotFound),
         },
         Err(error) if error.kind == DatabaseErrorKind::UniqueViolation => replay(store, new).await,

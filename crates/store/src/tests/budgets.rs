@@ -1,0 +1,165 @@
+use powercontext_core::ambient::{IdSource, SystemIds};
+use powercontext_core::ids::{AttemptId, HolderId, Position};
+use powercontext_core::work::{ErrorCode, Fence, Frontier};
+
+use super::{databases, key, request};
+use crate::budgets::{self, AttemptStart, Reservation, Reserve, start_attempt};
+use crate::{leases, pending, publish};
+
+fn attempt_id() -> AttemptId {
+    AttemptId::parse(SystemIds.random().to_string()).unwrap()
+}
+
+#[tokio::test]
+async fn a_fourth_attempt_never_starts_whatever_happens_in_between() {
+    // TM-060 TM-065 TM-066 TM-067 TM-069 TM-071 TM-072 TM-274
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        database.capture(&scope, 3).await;
+        let frontier = Frontier { key: key(&scope), source_after: Position::default() };
+        for (number, target) in [(1, 2), (2, 3), (3, 1)] {
+            let fence = database.term().await;
+            let store = database.reopened().await;
+            pending::flush(&store, &key(&scope)).await.unwrap();
+            let started =
+                start_attempt(&store, &fence, &frontier, Position::new(target), &attempt_id()).await.unwrap();
+            assert_eq!(started, AttemptStart::Started { attempt_number: number });
+        }
+        let store = database.reopened().await;
+        let fence = database.term().await;
+        let before = database.dump().await;
+        let fourth = start_attempt(&store, &fence, &frontier, Position::new(3), &attempt_id()).await.unwrap();
+        assert_eq!(fourth, AttemptStart::Terminal(ErrorCode::WindowAttemptLimit));
+        assert_eq!(database.dump().await, before);
+        let budget = budgets::get(&store, &frontier).await.unwrap().unwrap();
+        assert_eq!((budget.attempts, budget.furthest_through), (3, Position::new(3)));
+        assert_eq!(pending::flush(&store, &key(&scope)).await.unwrap(), pending::Flush::Accepted);
+        let page = pending::page(&store, None, 10).await.unwrap();
+        assert!(page[0].terminal, "a terminal frontier keeps its row: {page:?}");
+    }
+}
+
+#[tokio::test]
+async fn capacity_is_counted_up_to_the_limit_and_never_given_back() {
+    // TM-061 TM-064 TM-065 TM-067 TM-073 TM-274
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        database.capture(&scope, 1).await;
+        let fence = database.term().await;
+        let attempt = database.attempt(&fence, &key(&scope), 0, 1).await;
+        let stage = Reservation { requests: 2, tokens: 250_000 };
+        for _ in 0..256 {
+            assert_eq!(budgets::reserve(&database.store, &attempt, stage).await.unwrap(), Reserve::Reserved);
+        }
+        let full = budgets::get(&database.store, &attempt.frontier).await.unwrap().unwrap();
+        assert_eq!((full.reserved_requests, full.reserved_tokens), (512, 64_000_000));
+        let again = database.reopened().await;
+        assert_eq!(budgets::reserve(&again, &attempt, stage).await.unwrap(), Reserve::Exhausted);
+        let spent = budgets::get(&database.store, &attempt.frontier).await.unwrap().unwrap();
+        assert_eq!(spent.failure_code, Some(ErrorCode::WindowProviderBudgetExceeded));
+        assert_eq!((spent.reserved_requests, spent.reserved_tokens), (512, 64_000_000));
+        assert!(budgets::record_failure(&again, &attempt, ErrorCode::InvalidOutput).await.unwrap());
+        let next = start_attempt(&again, &fence, &attempt.frontier, Position::new(1), &attempt_id()).await;
+        assert_eq!(next.unwrap(), AttemptStart::Terminal(ErrorCode::WindowProviderBudgetExceeded));
+    }
+}
+
+#[tokio::test]
+async fn one_reservation_over_either_limit_is_refused_and_closes_the_frontier() {
+    // TM-060 TM-067
+    for (requests, tokens) in [(513, 1), (1, 64_000_001), (u32::MAX, u64::MAX)] {
+        for database in databases().await {
+            let scope = database.scope("a").await;
+            database.capture(&scope, 1).await;
+            let fence = database.term().await;
+            let attempt = database.attempt(&fence, &key(&scope), 0, 1).await;
+            let reservation = Reservation { requests, tokens };
+            let answer = budgets::reserve(&database.store, &attempt, reservation).await.unwrap();
+            assert_eq!(answer, Reserve::Exhausted);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_newer_attempt_takes_every_right_from_an_older_one() {
+    // TM-075 TM-272
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        database.capture(&scope, 1).await;
+        let fence = database.term().await;
+        let older = database.attempt(&fence, &key(&scope), 0, 1).await;
+        let newer = database.attempt(&fence, &key(&scope), 0, 1).await;
+        let before = database.dump().await;
+        let small = Reservation { requests: 1, tokens: 1 };
+        assert_eq!(
+            budgets::reserve(&database.store, &older, small).await.unwrap(),
+            Reserve::Superseded(ErrorCode::AttemptSuperseded)
+        );
+        assert!(!budgets::record_failure(&database.store, &older, ErrorCode::InvalidOutput).await.unwrap());
+        let published = publish::publish(&database.store, &request(older, 1, Vec::new())).await;
+        assert!(matches!(published, Err(publish::PublishError::AttemptSuperseded)));
+        assert_eq!(database.dump().await, before);
+        assert_eq!(budgets::reserve(&database.store, &newer, small).await.unwrap(), Reserve::Reserved);
+        publish::publish(&database.store, &request(newer.clone(), 1, Vec::new())).await.unwrap();
+        assert_eq!(budgets::get(&database.store, &newer.frontier).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn an_older_term_counts_nothing() {
+    // TM-184 TM-186 TM-272
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        database.capture(&scope, 1).await;
+        let old = database.term().await;
+        let attempt = database.attempt(&old, &key(&scope), 0, 1).await;
+        let new = database.term().await;
+        let forged = Fence { holder: HolderId::parse("another").unwrap(), generation: new.generation };
+        let before = database.dump().await;
+        for fence in [old, forged] {
+            let attempt = budgets::AttemptFence { fence: fence.clone(), ..attempt.clone() };
+            let frontier = &attempt.frontier;
+            let started =
+                start_attempt(&database.store, &fence, frontier, Position::new(1), &attempt_id()).await;
+            assert_eq!(started.unwrap(), AttemptStart::Superseded(ErrorCode::Fenced));
+            let small = Reservation { requests: 1, tokens: 1 };
+            assert_eq!(
+                budgets::reserve(&database.store, &attempt, small).await.unwrap(),
+                Reserve::Superseded(ErrorCode::Fenced)
+            );
+            let recorded = budgets::record_failure(&database.store, &attempt, ErrorCode::InvalidOutput).await;
+            assert!(!recorded.unwrap());
+            let settled = pending::settle(&database.store, &fence, &key(&scope)).await;
+            assert!(matches!(settled, Err(pending::SettleError::Fenced)));
+        }
+        assert_eq!(database.dump().await, before);
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_of_a_passed_frontier_is_superseded() {
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        database.publish(&scope, Vec::new()).await;
+        let fence = leases::current(&database.store).await.unwrap().unwrap();
+        let frontier = Frontier { key: key(&scope), source_after: Position::default() };
+        let started =
+            start_attempt(&database.store, &fence, &frontier, Position::new(1), &attempt_id()).await.unwrap();
+        assert_eq!(started, AttemptStart::Superseded(ErrorCode::CursorConflict));
+        assert_eq!(budgets::get(&database.store, &frontier).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn every_start_begins_a_later_term_and_ends_the_one_before() {
+    // TM-180 TM-182 TM-185
+    for database in databases().await {
+        assert_eq!(leases::current(&database.store).await.unwrap(), None);
+        let holder = HolderId::parse("same").unwrap();
+        let first = leases::begin_embedded_term(&database.store, &holder).await.unwrap();
+        let second = leases::begin_embedded_term(&database.store, &holder).await.unwrap();
+        assert!(second > first);
+        let current = leases::current(&database.store).await.unwrap().unwrap();
+        assert_eq!(current, Fence { holder, generation: second });
+    }
+}

@@ -1,0 +1,134 @@
+use powercontext_core::ids::{Position, SourceRef};
+
+use super::{databases, new_source};
+use crate::sources::{self, AddSourceError, Added, ReadSourcesError};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn eight_writers_in_two_processes_get_contiguous_positions_and_lose_nothing() {
+    // TM-020
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        let other = database.reopened().await;
+        let mut writers = Vec::new();
+        for writer in 0..8 {
+            let store = if writer % 2 == 0 { database.store.clone() } else { other.clone() };
+            let scope = scope.clone();
+            writers.push(tokio::spawn(async move {
+                let mut positions = Vec::new();
+                for number in 0..50 {
+                    let new = new_source(&scope, &format!("w{writer}-{number}"), "text");
+                    positions.push(sources::add(&store, &new).await.unwrap().position.get());
+                }
+                assert!(positions.is_sorted());
+                positions
+            }));
+        }
+        let mut all = Vec::new();
+        for writer in writers {
+            all.extend(writer.await.unwrap());
+        }
+        all.sort_unstable();
+        assert_eq!(all, (1..=400).collect::<Vec<_>>());
+        let candidates =
+            sources::window_candidates(&database.store, &scope, Position::default(), 1000).await.unwrap();
+        assert_eq!(candidates.len(), 400);
+        assert_eq!(sources::head(&database.store, &scope).await.unwrap(), Position::new(400));
+    }
+}
+
+#[tokio::test]
+async fn a_replay_keeps_its_position_and_other_content_or_metadata_conflicts() {
+    // TM-019
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        let mut new = new_source(&scope, "turn", "hello");
+        new.metadata_json = Some("{\"k\":1}".to_owned());
+        let first = sources::add(&database.store, &new).await.unwrap();
+        assert_eq!(first, Added { position: Position::new(1), replayed: false });
+        database.capture(&scope, 1).await;
+        let before = database.dump().await;
+        let again = sources::add(&database.store, &new).await.unwrap();
+        assert_eq!(again, Added { position: Position::new(1), replayed: true });
+        for other in [new_source(&scope, "turn", "hello"), {
+            let mut other = new_source(&scope, "turn", "hello!");
+            other.metadata_json = new.metadata_json.clone();
+            other
+        }] {
+            assert!(matches!(sources::add(&database.store, &other).await, Err(AddSourceError::Conflict)));
+        }
+        assert_eq!(database.dump().await, before);
+        assert_eq!(
+            database.capture(&scope, 1).await,
+            Position::new(3),
+            "a refused capture takes no position"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_same_source_id_is_free_in_another_scope_and_journals_are_apart() {
+    // TM-016 TM-020
+    for database in databases().await {
+        let (a, b) = (database.scope("a").await, database.scope("b").await);
+        for scope in [&a, &b] {
+            let added = sources::add(&database.store, &new_source(scope, "turn", "x")).await.unwrap();
+            assert_eq!(added.position, Position::new(1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_scope_takes_no_source_and_has_none() {
+    for database in databases().await {
+        let scope = super::new_scope("never").scope_id;
+        let before = database.dump().await;
+        let added = sources::add(&database.store, &new_source(&scope, "s", "x")).await;
+        assert!(matches!(added, Err(AddSourceError::ScopeNotFound)));
+        assert_eq!(database.dump().await, before);
+        let through = (Position::default(), Position::new(9));
+        assert!(matches!(
+            sources::list(&database.store, &scope, through, 9).await,
+            Err(ReadSourcesError::ScopeNotFound)
+        ));
+        let source_ref = SourceRef::content(new_source(&scope, "s", "x").source_id);
+        assert!(matches!(
+            sources::get(&database.store, &scope, &source_ref).await,
+            Err(ReadSourcesError::ScopeNotFound)
+        ));
+        assert!(matches!(sources::head(&database.store, &scope).await, Err(ReadSourcesError::ScopeNotFound)));
+    }
+}
+
+#[tokio::test]
+async fn a_list_stays_inside_its_range_and_a_large_content_comes_back_whole() {
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        let text = "漢☂é".repeat(60_000);
+        let new = new_source(&scope, "large", &text);
+        sources::add(&database.store, &new).await.unwrap();
+        database.capture(&scope, 4).await;
+        let listed =
+            sources::list(&database.store, &scope, (Position::new(1), Position::new(4)), 2).await.unwrap();
+        assert_eq!(listed.iter().map(|source| source.position.get()).collect::<Vec<_>>(), [2, 3]);
+        let source_ref = SourceRef::content(new.source_id.clone());
+        let read = sources::get(&database.store, &scope, &source_ref).await.unwrap().unwrap();
+        assert_eq!((read.content_json, read.content_digest), (new.content_json, new.content_digest));
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_capture_leaves_the_writer_usable() {
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        for number in 0..50 {
+            let new = new_source(&scope, &format!("s{number}"), "x");
+            let capture = sources::add(&database.store, &new);
+            // Polled for a moment only, so it is dropped at every stage of its way.
+            let _ = tokio::time::timeout(std::time::Duration::from_micros(number * 10), capture).await;
+        }
+        let head = database.capture(&scope, 1).await.get();
+        let all =
+            sources::window_candidates(&database.store, &scope, Position::default(), 100).await.unwrap();
+        assert_eq!(all.len(), usize::try_from(head).unwrap());
+    }
+}

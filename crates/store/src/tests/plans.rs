@@ -1,0 +1,60 @@
+use super::databases;
+use crate::database::values;
+
+/// Statements that run for every request, Window or supervisor pass, as the modules have them.
+const HOT: &[&str] = &[
+    "UPDATE pc_source_journals SET head = head + 1 WHERE scope_id = ? RETURNING head",
+    "SELECT position FROM pc_sources WHERE scope_id = ? AND position > ? ORDER BY position LIMIT ?",
+    "SELECT position FROM pc_sources WHERE scope_id = ? AND source_type = ? AND source_id = ?",
+    "SELECT position FROM pc_source_cursors WHERE scope_id = ? AND binding_name = ?",
+    "SELECT 1 FROM pc_artifact_processing_leases WHERE supervisor_group = ? AND holder_id = ?",
+    "DELETE FROM pc_artifact_processing_pending WHERE binding_name = ? AND scope_id = ? AND source_through <= ?",
+    "UPDATE pc_artifact_heads SET revision = ? WHERE scope_id = ? AND family = ? AND artifact_id = ?",
+    "DELETE FROM pc_topic_memory_active_chunks WHERE chunk_key BETWEEN ? AND ?",
+    "SELECT scope_id FROM pc_scopes WHERE scope_id > ? ORDER BY scope_id LIMIT ?",
+    "SELECT scope_id FROM pc_scopes WHERE scope_id > ? AND parent_scope_id = ? ORDER BY scope_id LIMIT ?",
+    "SELECT scope_id FROM pc_scopes WHERE idempotency_key = ?",
+    crate::pending::PAGE,
+    crate::fulltext::TOPIC_FREQUENCIES,
+    crate::fulltext::CHUNK_FREQUENCIES,
+    crate::fulltext::TOPIC_CANDIDATES,
+    crate::fulltext::CHUNK_CANDIDATES,
+];
+
+#[tokio::test]
+async fn no_hot_statement_scans_a_table() {
+    for database in databases().await {
+        let mut reader = database.store.database.read().await.unwrap();
+        for statement in HOT {
+            let rows = reader.query(format!("EXPLAIN QUERY PLAN {statement}"), values![]).await.unwrap();
+            for row in &rows {
+                let step = row.text(3).unwrap();
+                // A posting list that is looked up, a list of bound values, an inner result that is
+                // bounded already, or the index of unanswered flushes alone.
+                let harmless = [
+                    "json_each",
+                    ":M",
+                    "SCAN term",
+                    "SCAN hits",
+                    "SCAN best",
+                    "SCAN placed",
+                    "SCAN (subquery",
+                    "_asked",
+                ];
+                let scans = step.starts_with("SCAN") && !harmless.iter().any(|known| step.contains(known));
+                assert!(!scans, "{statement}: {step}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_page_of_unanswered_flushes_walks_its_own_index_without_sorting() {
+    for database in databases().await {
+        let mut reader = database.store.database.read().await.unwrap();
+        let rows = reader.query(format!("EXPLAIN QUERY PLAN {}", crate::pending::PAGE), values![]).await;
+        let plan: Vec<String> = rows.unwrap().iter().map(|row| row.text(3).unwrap()).collect();
+        assert!(plan.iter().any(|step| step.contains("pc_artifact_processing_pending_asked")), "{plan:?}");
+        assert!(plan.iter().all(|step| !step.contains("TEMP B-TREE")), "{plan:?}");
+    }
+}

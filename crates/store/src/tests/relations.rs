@@ -1,0 +1,147 @@
+use powercontext_core::ids::ScopeId;
+
+use super::{databases, new_scope};
+use crate::scopes::{
+    self, CreateScopeError, ExternalReference, NewScope, Scope, ScopeField, ScopeFilter, SetDefaultError,
+    UpdateScope, UpdateScopeError,
+};
+
+fn unchanged(scope: &Scope) -> UpdateScope {
+    UpdateScope {
+        scope_id: scope.scope_id.clone(),
+        expected_version: scope.version,
+        title: scope.title.clone(),
+        summary: scope.summary.clone(),
+        parent_scope_id: scope.parent_scope_id.clone(),
+        context_references: scope.context_references.clone(),
+        external_references: scope.external_references.clone(),
+    }
+}
+
+fn reference(kind: &str, value: &str) -> ExternalReference {
+    ExternalReference { kind: kind.to_owned(), value: value.to_owned() }
+}
+
+#[tokio::test]
+async fn a_key_stays_bound_to_its_first_parameters_after_updates() {
+    for database in databases().await {
+        let store = &database.store;
+        let new = new_scope("k");
+        let made = scopes::create(store, &new).await.unwrap();
+        assert_eq!(made.version, 1);
+        let replay = NewScope { scope_id: new_scope("x").scope_id, ..new.clone() };
+        assert_eq!(scopes::create(store, &replay).await.unwrap(), made);
+        let renamed = UpdateScope { title: "Renamed".to_owned(), ..unchanged(&made) };
+        let renamed = scopes::update(store, &renamed).await.unwrap();
+        assert_eq!(scopes::create(store, &new).await.unwrap(), renamed);
+        let mut other = new.clone();
+        other.title = "Renamed".to_owned();
+        assert!(matches!(scopes::create(store, &other).await, Err(CreateScopeError::IdempotencyConflict)));
+        let mut other = new;
+        other.external_references.push(reference("git", "x"));
+        assert!(matches!(scopes::create(store, &other).await, Err(CreateScopeError::IdempotencyConflict)));
+    }
+}
+
+#[tokio::test]
+async fn relations_are_sorted_checked_and_never_circular() {
+    for database in databases().await {
+        let store = &database.store;
+        let a = scopes::create(store, &new_scope("a")).await.unwrap();
+        let mut child = new_scope("b");
+        child.parent_scope_id = Some(a.scope_id.clone());
+        let b = scopes::create(store, &child).await.unwrap();
+        let mut grandchild = new_scope("c");
+        grandchild.parent_scope_id = Some(b.scope_id.clone());
+        grandchild.context_references = vec![b.scope_id.clone(), a.scope_id.clone()];
+        grandchild.external_references = vec![reference("git", "z"), reference("git", "a")];
+        let c = scopes::create(store, &grandchild).await.unwrap();
+        assert_eq!(c.context_references, [a.scope_id.clone(), b.scope_id.clone()]);
+        assert_eq!(c.external_references, [reference("git", "z"), reference("git", "a")]);
+        assert_eq!(scopes::get(store, &c.scope_id).await.unwrap(), Some(c.clone()));
+        for parent in [&a, &b, &c] {
+            let update = UpdateScope { parent_scope_id: Some(parent.scope_id.clone()), ..unchanged(&a) };
+            let updated = scopes::update(store, &update).await;
+            assert!(matches!(updated, Err(UpdateScopeError::InvalidRelationship)), "{updated:?}");
+        }
+        let itself = UpdateScope { context_references: vec![a.scope_id.clone()], ..unchanged(&a) };
+        assert!(matches!(scopes::update(store, &itself).await, Err(UpdateScopeError::InvalidRelationship)));
+        let missing = ScopeId::parse("missing").unwrap();
+        let unknown = UpdateScope { context_references: vec![missing.clone()], ..unchanged(&a) };
+        assert!(matches!(scopes::update(store, &unknown).await, Err(UpdateScopeError::ScopeNotFound)));
+        let mut orphan = new_scope("d");
+        orphan.parent_scope_id = Some(missing.clone());
+        assert!(matches!(scopes::create(store, &orphan).await, Err(CreateScopeError::ScopeNotFound)));
+        let moved = UpdateScope { parent_scope_id: Some(a.scope_id.clone()), ..unchanged(&c) };
+        assert_eq!(scopes::update(store, &moved).await.unwrap().version, 2);
+        let gone = UpdateScope { scope_id: missing, ..unchanged(&a) };
+        assert!(matches!(scopes::update(store, &gone).await, Err(UpdateScopeError::ScopeNotFound)));
+    }
+}
+
+#[tokio::test]
+async fn an_update_needs_the_current_version_and_replaces_everything() {
+    for database in databases().await {
+        let store = &database.store;
+        let mut new = new_scope("a");
+        new.external_references = vec![reference("git", "x")];
+        let a = scopes::create(store, &new).await.unwrap();
+        for version in [0, 2] {
+            let stale = UpdateScope { expected_version: version, ..unchanged(&a) };
+            let updated = scopes::update(store, &stale).await;
+            assert!(matches!(updated, Err(UpdateScopeError::VersionConflict { current: 1 })));
+        }
+        let bare = UpdateScope { external_references: Vec::new(), ..unchanged(&a) };
+        let bare = scopes::update(store, &bare).await.unwrap();
+        assert_eq!((bare.version, bare.external_references.len()), (2, 0));
+        assert_eq!(scopes::update(store, &unchanged(&bare)).await.unwrap().version, 3);
+    }
+}
+
+#[tokio::test]
+async fn lists_are_ascending_bounded_and_narrowed_by_every_filter() {
+    for database in databases().await {
+        let store = &database.store;
+        let parent = database.scope("p").await;
+        let mut ids = Vec::new();
+        for name in ["a", "b", "c"] {
+            let mut new = new_scope(name);
+            new.parent_scope_id = Some(parent.clone());
+            new.title = format!("Title 100% {name}");
+            new.external_references = vec![reference("git", &format!("Repo/{name}"))];
+            ids.push(scopes::create(store, &new).await.unwrap().scope_id);
+        }
+        ids.sort();
+        let children = ScopeFilter { parent_scope_id: Some(parent.clone()), ..ScopeFilter::default() };
+        let listed = |scopes: Vec<Scope>| scopes.into_iter().map(|scope| scope.scope_id).collect::<Vec<_>>();
+        assert_eq!(listed(scopes::list(store, &children, None, 2).await.unwrap()), ids[..2]);
+        assert_eq!(listed(scopes::list(store, &children, Some(&ids[1]), 2).await.unwrap()), ids[2..]);
+        let by =
+            |field, text: &str| ScopeFilter { query: Some((field, text.to_owned())), ..Default::default() };
+        for (filter, count) in [
+            (by(ScopeField::Title, "title 100%"), 3),
+            (by(ScopeField::Title, "100_"), 0),
+            (by(ScopeField::ExternalReferenceValue, "repo/B"), 1),
+            (by(ScopeField::ScopeId, ids[0].as_str()), 1),
+            (by(ScopeField::Summary, "one test"), 4),
+            (ScopeFilter { external_reference_kind: Some("git".to_owned()), ..Default::default() }, 3),
+            (ScopeFilter { external_reference_kind: Some("doc".to_owned()), ..Default::default() }, 0),
+        ] {
+            assert_eq!(scopes::list(store, &filter, None, 100).await.unwrap().len(), count, "{filter:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_default_scope_can_be_chosen_among_existing_ones() {
+    for database in databases().await {
+        let a = database.scope("a").await;
+        for _ in 0..2 {
+            assert_eq!(scopes::set_default(&database.store, &a).await.unwrap().scope_id, a);
+        }
+        assert_eq!(scopes::default(&database.store).await.unwrap().unwrap().scope_id, a);
+        let missing = ScopeId::parse("missing").unwrap();
+        let chosen = scopes::set_default(&database.store, &missing).await;
+        assert!(matches!(chosen, Err(SetDefaultError::ScopeNotFound)));
+    }
+}
