@@ -132,7 +132,8 @@ pub struct ReconcileInput {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReconcileOutput {
-    /// A complete rewrite of the existing Topic, or null to leave it alone.
+    /// A complete rewrite of the existing Topic, or null to leave it alone; must be written.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub update: Option<TopicDraft>,
     /// The Topics that stay new, merged where they were the same.
     pub creates: Vec<TopicDraft>,
