@@ -74,7 +74,7 @@ class MainJob:
         first = await self.client.list_sources(self.scope_id, ListSourcesRequest(limit=2))
         assert isinstance(first, SourcePage)
         assert first.next_cursor, "a page that is not the last has a cursor"
-        rest = await self.client.list_sources(self.scope_id, ListSourcesRequest(cursor=first.next_cursor))
+        rest = await self.client.list_sources(self.scope_id, ListSourcesRequest(limit=2, cursor=first.next_cursor))
         assert rest.next_cursor is None
         items = [*first.items, *rest.items]
         assert [item.source_id for item in items] == self.source_ids
