@@ -27,7 +27,7 @@ lint: ## format, clippy with warnings as errors, house rules, licences
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	bash scripts/lint-tree.sh
-	@if $(CARGO) deny --version >/dev/null 2>&1; then set -x; $(CARGO) deny --all-features check; fi
+	@if $(CARGO) deny --version >/dev/null 2>&1; then set -x; $(CARGO) deny --all-features check licenses bans sources; fi
 
 bench: ## measure this machine: capture, flush to searchable, worker start, idle memory
 	$(CARGO) build --release --locked --workspace --bins

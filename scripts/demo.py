@@ -111,8 +111,9 @@ class Server:
                 self.process.wait()
 
     def log_tail(self, lines: int = 20) -> str:
+        """The newest log lines, answered requests apart."""
         text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join([line for line in text.splitlines() if '"http.request"' not in line][-lines:])
 
 
 class Progress:
