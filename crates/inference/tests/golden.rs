@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use powercontext_core::analyzer::{Query, terms};
+use powercontext_core::analyzer::{Query, bounded_queries, terms};
 use powercontext_core::stages::{
-    EvidenceItem, GlobalInput, GlobalOutput, ProbeInput, ProbeOutput, ReconcileInput, ReconcileOutput, Slot, Stage,
-    TopicDraft,
+    EvidenceItem, GlobalInput, GlobalOutput, ProbeInput, ProbeOutput, ReconcileInput, ReconcileOutput, Slot,
+    Stage, TopicDraft,
 };
 use powercontext_inference::{GenerationConfig, GenerationRequest, Generator, StructuredOutput, generator};
 use serde::Serialize;
@@ -87,30 +87,70 @@ struct Topic {
     content: TopicDraft,
     subjects: BTreeSet<String>,
     notes: usize,
+    head: BTreeSet<String>,
+    body: BTreeSet<String>,
 }
 
 impl Topic {
+    /// Takes new content with the subjects of its evidence.
+    fn put(&mut self, content: TopicDraft, subjects: Vec<String>) {
+        self.notes += subjects.len();
+        self.subjects.extend(subjects);
+        self.head = distinct(&format!("{}\n{}", content.title, content.summary));
+        self.body = distinct(&content.detail);
+        self.content = content;
+    }
+
     fn slot(&self, slot: u32) -> Slot {
         let TopicDraft { title, summary, detail, .. } = self.content.clone();
         Slot { slot, title, summary, detail }
     }
 }
 
-/// The best Topics for a text: at least the coverage the product asks for, most shared terms first.
-fn recall(topics: &[Topic], text: &str, limit: usize) -> Vec<usize> {
-    let Some(query) = Query::parse(text) else { return Vec::new() };
-    let mut found: Vec<(usize, usize)> = Vec::new();
-    for (at, topic) in topics.iter().enumerate() {
-        let TopicDraft { title, summary, detail, .. } = &topic.content;
-        let known: BTreeSet<String> =
-            terms(&format!("{title}\n{summary}\n{detail}")).into_iter().map(|term| term.text).collect();
-        let shared = query.terms().iter().filter(|term| known.contains(*term)).count();
-        if shared >= query.required() {
-            found.push((shared, at));
+type Part = fn(&Topic) -> &BTreeSet<String>;
+const HEAD: Part = |topic| &topic.head;
+const BODY: Part = |topic| &topic.body;
+
+fn distinct(text: &str) -> BTreeSet<String> {
+    terms(text).into_iter().map(|term| term.text).collect()
+}
+
+/// The best Topics of one channel: at least the coverage the product asks for, rare shared terms first.
+fn channel(topics: &[Topic], part: Part, query: &Query, limit: usize) -> Vec<usize> {
+    let known: Vec<&BTreeSet<String>> = topics.iter().map(part).collect();
+    let rarity = |term: &String| {
+        let having = known.iter().filter(|terms| terms.contains(term)).count();
+        ((known.len() as f64 + 1.0) / (having as f64 + 0.5)).ln()
+    };
+    let mut found: Vec<(f64, usize)> = Vec::new();
+    for (at, known) in known.iter().enumerate() {
+        let shared: Vec<&String> = query.terms().iter().filter(|term| known.contains(*term)).collect();
+        if shared.len() >= query.required() {
+            found.push((shared.into_iter().map(rarity).sum(), at));
         }
     }
-    found.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     found.into_iter().take(limit).map(|(_, at)| at).collect()
+}
+
+/// What a Probe selects: few of the best of both channels.
+fn recall(topics: &[Topic], text: &str) -> Vec<usize> {
+    let Some(query) = Query::parse(text) else { return Vec::new() };
+    let mut found = channel(topics, HEAD, &query, 4);
+    found.extend(channel(topics, BODY, &query, 4));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// The Topic that the second retrieval relates a new one to: first in both channels of one query, which is
+/// what the product's threshold comes to.
+fn related(topics: &[Topic], draft: &TopicDraft) -> Option<usize> {
+    let whole = format!("{}\n{}\n{}", draft.title, draft.summary, draft.detail);
+    bounded_queries(&whole).iter().find_map(|query| {
+        let head = channel(topics, HEAD, query, 1).first().copied()?;
+        channel(topics, BODY, query, 1).contains(&head).then_some(head)
+    })
 }
 
 async fn run(notes: &[Note], window: usize) -> Vec<Topic> {
@@ -126,19 +166,27 @@ async fn run(notes: &[Note], window: usize) -> Vec<Topic> {
         let sources: Vec<_> = items.collect();
         let subject: BTreeMap<String, &str> =
             notes.iter().enumerate().map(|(at, note)| (name(at), note.subject.as_str())).collect();
-        let mut apply = |topics: &mut Vec<Topic>, target: Option<usize>, content: TopicDraft| {
-            let at = target.unwrap_or_else(|| {
-                topics.push(Topic { content: content.clone(), subjects: BTreeSet::new(), notes: 0 });
-                topics.len() - 1
-            });
-            topics[at].subjects.extend(content.evidence_ids.iter().map(|id| subject[id].to_owned()));
-            topics[at].notes += content.evidence_ids.len();
-            topics[at].content = content;
+        let apply = |topics: &mut Vec<Topic>, target: Option<usize>, content: TopicDraft| {
+            let subjects = content.evidence_ids.iter().map(|id| subject[id].to_owned()).collect();
+            match target {
+                Some(at) => topics[at].put(content, subjects),
+                None => {
+                    let mut topic = Topic {
+                        content: content.clone(),
+                        subjects: BTreeSet::new(),
+                        notes: 0,
+                        head: BTreeSet::new(),
+                        body: BTreeSet::new(),
+                    };
+                    topic.put(content, subjects);
+                    topics.push(topic);
+                }
+            }
         };
         let probes: ProbeOutput = ask(&*model, Stage::Probe, &ProbeInput { sources: sources.clone() }).await;
         let mut selected: Vec<usize> = Vec::new();
         for probe in probes.probes {
-            for at in recall(&topics, &probe.query, 5) {
+            for at in recall(&topics, &probe.query) {
                 if !selected.contains(&at) {
                     selected.push(at);
                 }
@@ -151,11 +199,10 @@ async fn run(notes: &[Note], window: usize) -> Vec<Topic> {
                 apply(&mut topics, Some(*at), content);
             }
         }
-        // A new Topic is coordinated with the existing one that its whole text finds first.
+        // A new Topic is coordinated with the existing one that its whole text finds.
         let mut groups: BTreeMap<Option<usize>, Vec<TopicDraft>> = BTreeMap::new();
         for draft in global.new_topics {
-            let whole = format!("{} {} {}", draft.title, draft.summary, draft.detail);
-            groups.entry(recall(&topics, &whole, 1).first().copied()).or_default().push(draft);
+            groups.entry(related(&topics, &draft)).or_default().push(draft);
         }
         for (target, creates) in groups {
             let existing = target.map(|at| topics[at].slot(1));
@@ -184,7 +231,11 @@ async fn check(notes: Vec<Note>) {
         for topic in &topics {
             assert_eq!(topic.subjects.len(), 1, "window {window}: two subjects in {:?}", topic.content.title);
         }
-        assert_eq!(topics.iter().map(|topic| topic.notes).sum::<usize>(), notes.len(), "each note is used once");
+        assert_eq!(
+            topics.iter().map(|topic| topic.notes).sum::<usize>(),
+            notes.len(),
+            "each note is used once"
+        );
         assert!(topics.len() * 2 <= subjects.len() * 3, "window {window}: {} topics", topics.len());
     }
 }

@@ -18,12 +18,15 @@ const PROFILE_TERMS: usize = 72;
 const LIBRARY: f32 = 60.0;
 /// The cosine from which on short texts are about one subject, and what is added to it as texts grow:
 /// long texts share words by chance. Adjacent Han characters hardly do, so they do not count here.
-const SAME_SUBJECT: f32 = 0.1;
-const SAME_SUBJECT_LONG: f32 = 0.16;
-/// The number of words from which on a text is long.
-const LONG_WORDS: f32 = 90.0;
+const SAME_SUBJECT: f32 = 0.09;
+const SAME_SUBJECT_LONG: f32 = 0.15;
+/// The numbers of words up to which a text is short, and from which on it is long.
+const SHORT_WORDS: f32 = 18.0;
+const LONG_WORDS: f32 = 32.0;
 /// A shared term counts as evidence from this weight of its own on.
 const TELLING: f32 = 0.5;
+/// Telling terms up to which a text is a line or two.
+const FEW_TERMS: usize = 12;
 /// The weight of a heading's term against one in a sentence.
 const HEADING_WEIGHT: f32 = 3.0;
 const CODE_WEIGHT: f32 = 0.4;
@@ -55,6 +58,8 @@ pub(super) struct Profile {
     weights: Vec<(u32, f32)>,
     /// How many telling words there were before the weakest were left out, Han pairs not counted.
     words: usize,
+    /// The same with Han pairs.
+    telling: usize,
 }
 
 struct Word {
@@ -152,6 +157,7 @@ impl Lexicon {
             .into_iter()
             .map(|(term, uses)| (term, self.worth(term) * if uses > 1.0 { 1.0 + uses.ln() } else { uses }))
             .collect();
+        let telling = weights.iter().filter(|(term, _)| self.tells(*term)).count();
         let words = weights.iter().filter(|(term, _)| self.tells(*term) && self.is_spelled(*term)).count();
         weights.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         weights.truncate(PROFILE_TERMS);
@@ -160,7 +166,7 @@ impl Lexicon {
             weights.iter_mut().for_each(|(_, weight)| *weight /= length);
         }
         weights.sort_unstable_by_key(|(term, _)| *term);
-        Profile { weights, words }
+        Profile { weights, words, telling }
     }
 
     /// How much two texts are about one subject; from 1 on they are. One shared name alone is little.
@@ -185,11 +191,14 @@ impl Lexicon {
         }
         let trusted = match telling {
             0 => 0.2 * cosine,
+            // Of a line or two, one shared name is a large part whatever it is about.
+            1 if a.telling.min(b.telling) < FEW_TERMS => 0.4 * cosine,
             1 => 0.7 * cosine,
             _ => cosine,
         };
         #[allow(clippy::cast_precision_loss, reason = "compared with a small number")]
-        let length = (a.words.min(b.words) as f32 / LONG_WORDS).min(1.0);
+        let words = a.words.min(b.words) as f32;
+        let length = ((words - SHORT_WORDS) / (LONG_WORDS - SHORT_WORDS)).clamp(0.0, 1.0);
         trusted / (SAME_SUBJECT + SAME_SUBJECT_LONG * length)
     }
 }
@@ -260,46 +269,52 @@ fn closest(groups: &[Vec<usize>], sums: &[Vec<f32>]) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::text::{pieces, readable};
+    use super::super::text::pieces;
     use super::*;
-    #[test]
-    fn distribution() {
-        let mut notes = Vec::new();
-        let mut subjects: Vec<String> = vec![];
-        for dir in ["/../../examples/notes/en", "/../../examples/notes/zh"] {
-            let mut names: Vec<_> = std::fs::read_dir(format!("{}{dir}", env!("CARGO_MANIFEST_DIR"))).unwrap().map(|e| e.unwrap().path()).collect();
-            names.sort();
-            for name in names {
-                let stem = name.file_stem().unwrap().to_str().unwrap().rsplit_once('-').unwrap().0.to_owned() + dir;
-                if !subjects.contains(&stem) { subjects.push(stem.clone()); }
-                let s = subjects.iter().position(|x| *x == stem).unwrap();
-                notes.push((s, readable(&serde_json::Value::String(std::fs::read_to_string(name).unwrap()))));
-            }
-        }
-        let names = &subjects;
-        println!("{subjects:?}");
+
+    fn sorted(texts: &[&str]) -> Vec<Vec<usize>> {
         let mut lexicon = Lexicon::default();
-        let docs: Vec<_> = notes.iter().map(|(_, t)| lexicon.read(pieces(t))).collect();
-        let profiles: Vec<_> = docs.iter().map(|d| lexicon.profile([d])).collect();
-        let (mut same, mut diff) = (vec![], vec![]);
-        for a in 0..notes.len() { for b in a+1..notes.len() {
-            let s = lexicon.similarity(&profiles[a], &profiles[b]);
-            if notes[a].0 == notes[b].0 { same.push((s, a, b)) } else { diff.push((s, a, b)) }
-        }}
-        same.sort_by(|a, b| a.0.total_cmp(&b.0)); diff.sort_by(|a, b| b.0.total_cmp(&a.0));
-        println!("same low {:?}", same.iter().map(|x| format!("{:.3} {}/{}", x.0, x.1, x.2)).collect::<Vec<_>>());
-        println!("diff high {:?}", diff.iter().take(40).map(|x| format!("{:.3} {}/{}", x.0, x.1, x.2)).collect::<Vec<_>>());
-        for g in groups(&lexicon, &profiles) { println!("{:?}", g.iter().map(|m| notes[*m].0).collect::<Vec<_>>()); }
-        // leave-one-out: note vs the rest of its subject, against other subjects
-        for a in 0..notes.len() {
-            let mut row = vec![];
-            for s in 0..names.len() {
-                let p = lexicon.profile(docs.iter().enumerate().filter(|(i, _)| *i != a && notes[*i].0 == s).map(|x| x.1));
-                row.push((lexicon.similarity(&profiles[a], &p), s));
-            }
-            let own = row[notes[a].0].0;
-            let other = row.iter().filter(|r| r.1 != notes[a].0).map(|r| r.0).fold(0.0, f32::max);
-            println!("{a:2} subject {} own {own:.3} other {other:.3}", notes[a].0);
+        let documents: Vec<_> = texts.iter().map(|text| lexicon.read(pieces(text))).collect();
+        let profiles: Vec<_> = documents.iter().map(|document| lexicon.profile([document])).collect();
+        groups(&lexicon, &profiles)
+    }
+
+    #[test]
+    fn texts_are_grouped_by_their_subject_not_by_their_function_words() {
+        let texts = [
+            "The leader renews its lease every five seconds and gives it up on shutdown.",
+            "What we should do about the image cache is to give it a size on every shutdown.",
+            "When the lease of a leader expires, another candidate becomes leader.",
+        ];
+        assert_eq!(sorted(&texts), [vec![0, 2], vec![1]]);
+    }
+
+    #[test]
+    fn chinese_is_grouped_by_pairs_not_by_single_characters() {
+        let texts = [
+            "租约续期失败以后，领导者必须停止派发。",
+            "我们约好后期停止续费。",
+            "租约过期之前，领导者要续期。",
+        ];
+        assert_eq!(sorted(&texts), [vec![0, 2], vec![1]]);
+    }
+
+    #[test]
+    fn one_shared_name_alone_does_not_make_one_subject() {
+        let texts = [
+            "Redis evicts sessions under memory pressure.",
+            "Upgrading Redis broke the deployment pipeline.",
+        ];
+        assert_eq!(sorted(&texts).len(), 2);
+    }
+
+    #[test]
+    fn a_text_of_numbers_and_signs_has_nothing_to_go_by() {
+        for text in ["", " \n", "?!", "42 7 -- 3.14", "the of and", "🙂"] {
+            assert!(!Lexicon::default().read(pieces(text)).usable, "{text:?}");
+        }
+        for text in ["lease", "租约", "好", "リース"] {
+            assert!(Lexicon::default().read(pieces(text)).usable, "{text:?}");
         }
     }
 }

@@ -129,7 +129,8 @@ fn detail(profile: &Profile, old: Option<&str>, older: &[&Sentence], newer: &[&S
     }
     let all: Vec<&Sentence> = older.iter().chain(newer).copied().collect();
     let news = std::iter::repeat_n(1.0, older.len()).chain(std::iter::repeat(NEWS));
-    let scores: Vec<f32> = all.iter().zip(news).map(|(sentence, news)| news * centrality(profile, sentence)).collect();
+    let scores: Vec<f32> =
+        all.iter().zip(news).map(|(sentence, news)| news * centrality(profile, sentence)).collect();
     render(&strongest(&all, &scores, limit - limit / 20))
 }
 
@@ -155,7 +156,9 @@ fn render(sentences: &[&Sentence]) -> String {
         match kind {
             Kind::Heading => out.push_str(&format!("### {}", sentence.text)),
             Kind::Code if previous != Some(Kind::Code) => out.push_str(&format!("```\n{}", sentence.text)),
-            Kind::Item if sentence.opens || previous != Some(Kind::Item) => out.push_str(&format!("- {}", sentence.text)),
+            Kind::Item if sentence.opens || previous != Some(Kind::Item) => {
+                out.push_str(&format!("- {}", sentence.text))
+            }
             Kind::Prose if sentence.opens || previous != Some(Kind::Prose) => out.push_str(&sentence.text),
             Kind::Prose | Kind::Item => {
                 if !is_wide_edge(&out, &sentence.text) {
@@ -233,10 +236,12 @@ fn title(profile: &Profile, documents: &[&Document]) -> String {
 /// The beginning of a sentence that can stand alone, without its full stop.
 fn clause(text: &str, whole: bool) -> String {
     let text = text.trim().trim_start_matches(['#', '>', '*', '-', '`', ' ']);
-    let breaks = |c: char| matches!(c, '，' | '；' | '：' | ',' | ';' | ':' | '。' | '？' | '?' | '—' | '(' | '（');
+    let breaks =
+        |c: char| matches!(c, '，' | '；' | '：' | ',' | ';' | ':' | '。' | '？' | '?' | '—' | '(' | '（');
     let fits = text.chars().count() <= MAX_TITLE_CHARS;
     let end = text.char_indices().find(|(at, c)| {
-        let words = text[..*at].chars().map(|c| if is_wide_edge("", &c.to_string()) { 3 } else { 1 }).sum::<usize>();
+        let words =
+            text[..*at].chars().map(|c| if is_wide_edge("", &c.to_string()) { 3 } else { 1 }).sum::<usize>();
         words >= 18 && breaks(*c) && (c.len_utf8() > 1 || *c == '(' || text[at + 1..].starts_with(' '))
     });
     let part = match end {

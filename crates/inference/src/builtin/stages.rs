@@ -14,21 +14,30 @@ use super::compose::{Material, compose};
 use super::text::{Kind, Piece, pieces, readable};
 
 /// Terms of a Probe: enough to be found by, few enough to need only some of them.
-const PROBE_TERMS: usize = 9;
+const PROBE_TERMS: usize = 8;
+/// Terms of which a search needs only one.
+const NAME_TERMS: usize = 2;
 /// How much of a large Topic's beginning and end is read to recognise its subject, in bytes.
 const RECOGNISED_BYTES: usize = 3_000;
 
-/// One Probe per subject of the Window.
+/// Two Probes per subject of the Window: its most telling terms, of which a Topic must have some, and
+/// the strongest name alone, so that a Topic is found that tells the same in other words.
 pub(super) fn probe(input: &ProbeInput) -> ProbeOutput {
     let mut lexicon = Lexicon::default();
     let sources = read(&mut lexicon, &input.sources);
     let profiles: Vec<Profile> = sources.iter().map(|(_, source)| lexicon.profile([source])).collect();
-    let probes = groups(&lexicon, &profiles).into_iter().map(|group| {
+    let mut probes = Vec::new();
+    for group in groups(&lexicon, &profiles) {
         let profile = lexicon.profile(group.iter().map(|at| &sources[*at].1));
-        let evidence_ids = group.iter().map(|at| sources[*at].0.clone()).collect();
-        Probe { query: query(&lexicon, &profile), evidence_ids }
-    });
-    ProbeOutput { probes: probes.collect() }
+        let evidence_ids: Vec<String> = group.iter().map(|at| sources[*at].0.clone()).collect();
+        let terms = query_terms(&lexicon, &profile);
+        let name = &terms[..terms.len().min(NAME_TERMS)];
+        if name.len() < terms.len() {
+            probes.push(Probe { query: name.join(" "), evidence_ids: evidence_ids.clone() });
+        }
+        probes.push(Probe { query: terms.join(" "), evidence_ids });
+    }
+    ProbeOutput { probes }
 }
 
 /// One rewrite when all is about one given Topic, otherwise one new Topic per subject.
@@ -43,8 +52,15 @@ pub(super) fn global(input: &GlobalInput) -> GlobalOutput {
         let whole = lexicon.read(topic_pieces(&slot.title, &slot.detail));
         output.updates[*at] = Some(write(&lexicon, Some((slot, &whole)), &sources, members));
     } else {
-        let drafts = subjects.iter().map(|subject| write(&lexicon, None, &sources, &subject.members));
-        output.new_topics.extend(drafts);
+        output.new_topics.extend(subjects.iter().map(|subject| {
+            let mut draft = write(&lexicon, None, &sources, &subject.members);
+            if let Some(at) = subject.slot {
+                // Under the known title and summary the second retrieval finds the Topic it belongs to.
+                draft.title.clone_from(&input.slots[at].title);
+                draft.summary.clone_from(&input.slots[at].summary);
+            }
+            draft
+        }));
     }
     output
 }
@@ -52,18 +68,18 @@ pub(super) fn global(input: &GlobalInput) -> GlobalOutput {
 /// Joins the new Topics that belong to the existing one or to each other.
 pub(super) fn reconcile(input: &ReconcileInput) -> ReconcileOutput {
     let mut lexicon = Lexicon::default();
-    let creates: Vec<Document> = input
-        .creates
-        .iter()
-        .map(|draft| lexicon.read(topic_pieces(&draft.title, &draft.detail)))
-        .collect();
+    let creates: Vec<Document> =
+        input.creates.iter().map(|draft| lexicon.read(topic_pieces(&draft.title, &draft.detail))).collect();
     let existing = input.existing.as_ref().map(|slot| (slot, recognise(&mut lexicon, slot)));
     let profiles: Vec<Profile> = creates.iter().map(|create| lexicon.profile([create])).collect();
     let target = existing.as_ref().map(|(_, document)| lexicon.profile([document]));
-    let belongs = |profile: &Profile| {
-        target.as_ref().is_some_and(|target| lexicon.similarity(profile, target) >= 1.0)
+    let belongs = |at: &usize| match (&input.existing, &target) {
+        (Some(slot), Some(target)) => {
+            slot.title == input.creates[*at].title || lexicon.similarity(&profiles[*at], target) >= 1.0
+        }
+        _ => false,
     };
-    let (bound, free): (Vec<usize>, Vec<usize>) = (0..creates.len()).partition(|at| belongs(&profiles[*at]));
+    let (bound, free): (Vec<usize>, Vec<usize>) = (0..creates.len()).partition(belongs);
     let ids = |members: &[usize]| {
         let mut ids: Vec<String> = Vec::new();
         for id in members.iter().flat_map(|at| &input.creates[*at].evidence_ids) {
@@ -179,7 +195,7 @@ fn write(
 }
 
 /// The most telling terms, none of which overlaps another by a Han character.
-fn query(lexicon: &Lexicon, profile: &Profile) -> String {
+fn query_terms<'a>(lexicon: &'a Lexicon, profile: &Profile) -> Vec<&'a str> {
     let strongest = profile.strongest();
     let telling = strongest.iter().filter(|term| lexicon.tells(**term));
     let mut chosen: Vec<&str> = Vec::new();
@@ -198,5 +214,5 @@ fn query(lexicon: &Lexicon, profile: &Profile) -> String {
     if chosen.is_empty() {
         chosen.extend(strongest.iter().take(PROBE_TERMS).map(|term| lexicon.surface(*term)));
     }
-    chosen.join(" ")
+    chosen
 }

@@ -11,8 +11,24 @@ use super::words::is_wide;
 const MAX_SENTENCE_CHARS: usize = 480;
 /// Fields of a record that hold prose, in the order they are read.
 const PROSE_FIELDS: [&str; 18] = [
-    "title", "subject", "headline", "summary", "message", "question", "content", "text", "body", "description",
-    "answer", "comment", "comments", "note", "notes", "messages", "parts", "diff_summary",
+    "title",
+    "subject",
+    "headline",
+    "summary",
+    "message",
+    "question",
+    "content",
+    "text",
+    "body",
+    "description",
+    "answer",
+    "comment",
+    "comments",
+    "note",
+    "notes",
+    "messages",
+    "parts",
+    "diff_summary",
 ];
 /// How many of [`PROSE_FIELDS`] become headings.
 const HEADING_FIELDS: usize = 3;
@@ -167,7 +183,11 @@ impl Reader {
         let text = clean(&std::mem::take(&mut self.open));
         let kind = std::mem::replace(&mut self.kind, Kind::Prose);
         let parts = sentences(&text).into_iter().flat_map(bounded).enumerate();
-        self.pieces.extend(parts.map(|(place, part)| Piece { kind, opens: place == 0, text: part.to_owned() }));
+        self.pieces.extend(parts.map(|(place, part)| Piece {
+            kind,
+            opens: place == 0,
+            text: part.to_owned(),
+        }));
     }
 }
 
@@ -187,7 +207,8 @@ fn item(line: &str) -> Option<&str> {
     let rest = marked.or_else(|| {
         let digits = line.bytes().take_while(u8::is_ascii_digit).count();
         let rest = &line[digits..];
-        let rest = rest.strip_prefix(". ").or_else(|| rest.strip_prefix(") ")).or_else(|| rest.strip_prefix('、'));
+        let rest =
+            rest.strip_prefix(". ").or_else(|| rest.strip_prefix(") ")).or_else(|| rest.strip_prefix('、'));
         if (1..=3).contains(&digits) { rest } else { None }
     })?;
     let rest = rest.trim_start();
@@ -220,7 +241,9 @@ fn sentences(text: &str) -> Vec<&str> {
     while let Some((at, c)) = characters.next() {
         let end = at + c.len_utf8();
         let stop = match c {
-            '。' | '！' | '？' | '；' => !characters.peek().is_some_and(|(_, next)| "”」』）。！？".contains(*next)),
+            '。' | '！' | '？' | '；' => {
+                !characters.peek().is_some_and(|(_, next)| "”」』）。！？".contains(*next))
+            }
             '”' | '」' | '』' | '）' => text[..at].ends_with(['。', '！', '？']),
             '.' | '!' | '?' => {
                 characters.peek().is_none_or(|(_, next)| *next == ' ')
@@ -285,7 +308,9 @@ mod tests {
 
     #[test]
     fn markdown_is_cut_into_headings_sentences_and_items_without_markers() {
-        let found = pieces("# Lease\n\nIt expires. It is\nrenewed e.g. by hand.\n\n- one\n- [x] two\n\n```\nlet a = 1;\n```\n> said **so**.");
+        let found = pieces(
+            "# Lease\n\nIt expires. It is\nrenewed e.g. by hand.\n\n- one\n- [x] two\n\n```\nlet a = 1;\n```\n> said **so**.",
+        );
         let shown: Vec<_> = found.iter().map(|piece| (piece.kind, piece.text.as_str())).collect();
         assert_eq!(
             shown,
@@ -303,7 +328,10 @@ mod tests {
 
     #[test]
     fn chinese_is_cut_behind_its_full_stops_and_joined_without_spaces() {
-        assert_eq!(texts("先看租约。\n再看“续约失败。”然后\n处理！"), ["先看租约。", "再看“续约失败。”", "然后处理！"]);
+        assert_eq!(
+            texts("先看租约。\n再看“续约失败。”然后\n处理！"),
+            ["先看租约。", "再看“续约失败。”", "然后处理！"]
+        );
     }
 
     #[test]

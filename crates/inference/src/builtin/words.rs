@@ -97,8 +97,21 @@ pub(super) fn stem(term: &str) -> &str {
     if !term.is_ascii() || term.len() < 5 || term.bytes().any(|b| !b.is_ascii_lowercase()) {
         return term;
     }
-    for (ending, rest) in [("ations", 4), ("ation", 4), ("ings", 4), ("ing", 4), ("ies", 3), ("ers", 4), ("ed", 4), ("es", 4), ("er", 4), ("al", 4), ("s", 4), ("e", 4), ("y", 4)]
-    {
+    for (ending, rest) in [
+        ("ations", 4),
+        ("ation", 4),
+        ("ings", 4),
+        ("ing", 4),
+        ("ies", 3),
+        ("ers", 4),
+        ("ed", 4),
+        ("es", 4),
+        ("er", 4),
+        ("al", 4),
+        ("s", 4),
+        ("e", 4),
+        ("y", 4),
+    ] {
         if let Some(start) = term.strip_suffix(ending)
             && start.len() >= rest
             && !(ending == "s" && start.ends_with('s'))
@@ -124,7 +137,10 @@ fn listed(term: &str) -> Option<f32> {
     let words = WORDS.get_or_init(|| {
         // A function word stays one when another list names it too, so its list comes last.
         let lists = [(COMMON_ZH, 0.12), (GENERIC_EN, 0.25), (FUNCTION_EN, 0.0)];
-        lists.iter().flat_map(|(list, worth)| list.split_whitespace().map(move |word| (word, *worth))).collect()
+        lists
+            .iter()
+            .flat_map(|(list, worth)| list.split_whitespace().map(move |word| (word, *worth)))
+            .collect()
     });
     words.get(term).copied()
 }
