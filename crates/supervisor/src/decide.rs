@@ -222,7 +222,6 @@ impl Decider {
     fn tick(&mut self, now: Now, out: &mut Decision) {
         self.rotation.tick();
         self.spare_launches = self.settings.max_workers;
-        self.parked.forget_stale(now.at, self.settings.backoff.longest);
         for (key, worker, first) in self.flights.overdue(now.at, self.settings.worker_timeout) {
             if first {
                 out.notices.push(Notice::WorkerTimedOut { key, worker: worker.clone() });

@@ -72,19 +72,6 @@ impl Parking {
         self.entries.len() >= self.limit && self.by_time.first().is_some_and(|(until, _)| *until > now)
     }
 
-    /// Forgets entries that were due more than `grace` ago and that nothing asked for since; their
-    /// rows are gone.
-    pub fn forget_stale(&mut self, now: Monotonic, grace: Monotonic) {
-        while let Some((until, _)) = self.by_time.first() {
-            if until.saturating_add(grace) >= now {
-                break;
-            }
-            if let Some((_, key)) = self.by_time.pop_first() {
-                self.entries.remove(&key);
-            }
-        }
-    }
-
     /// Forgets every key.
     pub fn clear(&mut self) {
         self.entries.clear();
