@@ -303,11 +303,12 @@ def run(server: Server, keep: bool) -> None:
         show_keep(server, english)
     topics = sum(len(scope.topics) for scope in scopes)
     sources = sum(len(scope.sources) for scope in scopes)
-    print(f"\ndemo: {topics} Topics from {sources} Sources in {window_count} Windows")
+    print(f"\ndemo: {topics} topics from {sources} sources in {window_count} windows")
 
 
 def main() -> int:
     keep = os.environ.get("KEEP", "") not in ("", "0")
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if not (BIN / "powercontext-api-server").exists():
         print(f"demo: {BIN}/powercontext-api-server is missing; run `make demo`", file=sys.stderr)
