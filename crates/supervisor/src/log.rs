@@ -72,6 +72,12 @@ pub fn tell(notice: &Notice, term: SupervisorGeneration) {
     }
 }
 
+/// Everything behind an error, nearest cause first.
+pub fn causes(error: &dyn std::error::Error) -> String {
+    let chain = std::iter::successors(error.source(), |cause| cause.source());
+    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 struct Fields {
     code: String,
     step: String,

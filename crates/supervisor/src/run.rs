@@ -297,7 +297,7 @@ impl Running {
         let event = match self.launcher.launch(&assignment).await {
             Ok(worker) => Event::Launched { key: assignment.key, worker },
             Err(error) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                let cause = log::causes(&error);
                 tracing::warn!(
                     event = "launch_failed", binding = %assignment.key.binding, scope = %assignment.key.scope,
                     %error, cause, "a worker could not be started"
@@ -329,7 +329,7 @@ impl Running {
     }
 
     fn unavailable(&self, error: &FactsError) {
-        let cause = std::error::Error::source(error).map(ToString::to_string);
+        let cause = log::causes(error);
         tracing::warn!(event = "database_unavailable", %error, cause, "the supervisor waits for its database");
         self.report(Phase::DatabaseUnavailable);
     }
