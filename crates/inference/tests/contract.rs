@@ -1,5 +1,7 @@
 //! Whatever was captured, the built-in model's answers keep the output contract of their stage.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failed step fails the test")]
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -257,17 +259,14 @@ fn measure() {
         ("200 KB Chinese", &chinese, &[]),
     ] {
         let sources = sources(contents);
-        for round in 0..2 {
+        let mut best = [Duration::MAX; 2];
+        for _ in 0..10 {
             let start = std::time::Instant::now();
-            let probes = probes(&sources);
+            probes(&sources);
             let probe = start.elapsed();
-            let output = global(&sources, slots);
-            println!(
-                "{name} {round}: probe {probe:?}, global {:?}; {} probes",
-                start.elapsed() - probe,
-                probes.probes.len()
-            );
-            assert!(output.updates.len() == slots.len());
+            global(&sources, slots);
+            best = [best[0].min(probe), best[1].min(start.elapsed() - probe)];
         }
+        println!("{name}: probe {:?}, global {:?} (best of 10)", best[0], best[1]);
     }
 }

@@ -241,8 +241,9 @@ pub(super) fn groups(lexicon: &Lexicon, profiles: &[Profile]) -> Vec<Vec<usize>>
     while let Some((a, b)) = closest(&groups, &sums) {
         let joined = std::mem::take(&mut groups[b]);
         groups[a].extend(joined);
-        for other in 0..count {
-            sums[a][other] += sums[b][other];
+        let joined_sums = sums[b].clone();
+        for (other, added) in joined_sums.into_iter().enumerate() {
+            sums[a][other] += added;
             sums[other][a] = sums[a][other];
         }
     }
@@ -283,7 +284,7 @@ mod tests {
     fn texts_are_grouped_by_their_subject_not_by_their_function_words() {
         let texts = [
             "The leader renews its lease every five seconds and gives it up on shutdown.",
-            "What we should do about the image cache is to give it a size on every shutdown.",
+            "What we should do about the image cache is to give it a size, every time it is asked for.",
             "When the lease of a leader expires, another candidate becomes leader.",
         ];
         assert_eq!(sorted(&texts), [vec![0, 2], vec![1]]);

@@ -9,8 +9,11 @@ use powercontext_core::stages::{Slot, TopicDraft};
 
 use super::cluster::{Document, Lexicon, Profile, Sentence};
 use super::text::{Kind, is_wide_edge, join};
+use super::words::is_wide;
 
 const MAX_TITLE_CHARS: usize = 80;
+/// A clause shorter than this many narrow characters is no title.
+const MIN_CLAUSE_WIDTH: usize = 18;
 const MAX_SUMMARY_CHARS: usize = 400;
 const MAX_SUMMARY_SENTENCES: usize = 3;
 const MAX_DETAIL_CHARS: usize = 12_000;
@@ -239,10 +242,12 @@ fn clause(text: &str, whole: bool) -> String {
     let breaks =
         |c: char| matches!(c, '，' | '；' | '：' | ',' | ';' | ':' | '。' | '？' | '?' | '—' | '(' | '（');
     let fits = text.chars().count() <= MAX_TITLE_CHARS;
-    let end = text.char_indices().find(|(at, c)| {
-        let words =
-            text[..*at].chars().map(|c| if is_wide_edge("", &c.to_string()) { 3 } else { 1 }).sum::<usize>();
-        words >= 18 && breaks(*c) && (c.len_utf8() > 1 || *c == '(' || text[at + 1..].starts_with(' '))
+    // A wide character says about as much as three others.
+    let mut width = 0;
+    let end = text.char_indices().take(MAX_TITLE_CHARS + 1).find(|(at, c)| {
+        let enough = width >= MIN_CLAUSE_WIDTH;
+        width += if is_wide(*c) { 3 } else { 1 };
+        enough && breaks(*c) && (c.len_utf8() > 1 || *c == '(' || text[at + 1..].starts_with(' '))
     });
     let part = match end {
         Some((at, _)) if !(whole && fits) => &text[..at],

@@ -18,7 +18,7 @@ const PROBE_TERMS: usize = 8;
 /// Terms of which a search needs only one.
 const NAME_TERMS: usize = 2;
 /// How much of a large Topic's beginning and end is read to recognise its subject, in bytes.
-const RECOGNISED_BYTES: usize = 3_000;
+const RECOGNISED_BYTES: usize = 2_000;
 
 /// Two Probes per subject of the Window: its most telling terms, of which a Topic must have some, and
 /// the strongest name alone, so that a Topic is found that tells the same in other words.

@@ -58,11 +58,11 @@ pub(super) struct Piece {
 /// The readable text of captured content; empty when there is none.
 pub(super) fn readable(content: &Value) -> String {
     let mut out = String::new();
-    read(content, false, &mut out);
+    read(content, &mut out);
     out
 }
 
-fn read(value: &Value, loose: bool, out: &mut String) {
+fn read(value: &Value, out: &mut String) {
     match value {
         Value::String(text) => {
             if !out.is_empty() {
@@ -70,7 +70,7 @@ fn read(value: &Value, loose: bool, out: &mut String) {
             }
             out.push_str(text);
         }
-        Value::Array(items) => items.iter().for_each(|item| read(item, loose, out)),
+        Value::Array(items) => items.iter().for_each(|item| read(item, out)),
         Value::Object(fields) => {
             let before = out.len();
             for (place, name) in PROSE_FIELDS.iter().enumerate() {
@@ -78,10 +78,10 @@ fn read(value: &Value, loose: bool, out: &mut String) {
                     Some(Value::String(text)) if place < HEADING_FIELDS && !text.contains('\n') => {
                         let heading = text.trim().trim_start_matches('#').trim();
                         if !heading.is_empty() {
-                            read(&Value::String(format!("# {heading}")), loose, out);
+                            read(&Value::String(format!("# {heading}")), out);
                         }
                     }
-                    Some(field) => read(field, loose, out),
+                    Some(field) => read(field, out),
                     None => {}
                 }
             }
@@ -99,11 +99,11 @@ fn read_unnamed(value: &Value, out: &mut String) {
         Value::String(text) => {
             let wide = text.chars().any(is_wide);
             if wide || text.split_whitespace().nth(2).is_some() {
-                read(value, true, out);
+                read(value, out);
             }
         }
         Value::Array(items) => items.iter().for_each(|item| read_unnamed(item, out)),
-        Value::Object(_) => read(value, true, out),
+        Value::Object(_) => read(value, out),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
