@@ -9,6 +9,7 @@ pub mod compare;
 pub mod names;
 pub mod outside;
 pub mod scenario;
+pub mod through_store;
 
 use std::collections::HashMap;
 use std::fmt;
