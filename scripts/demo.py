@@ -225,6 +225,17 @@ def cut(text: str, limit: int) -> str:
     return text.rstrip() + "…"
 
 
+def around(text: str, query: str, limit: int) -> str:
+    """The part of a snippet near the first word or pair of characters of the query that it has."""
+    text = " ".join(text.split())
+    words = [query] + [word for word in query.split() if len(word) > 3]
+    words += [query[at:at + 2] for at in range(len(query) - 1) if columns(query[at:at + 2]) == 4]
+    places = [text.lower().find(word.lower()) for word in words]
+    place = next((place for place in places if place >= 0), 0)
+    start = max(0, place - limit // 5)
+    return cut(("…" if start else "") + text[start:], limit)
+
+
 def show_topics(scope: Scope) -> None:
     print(f"\nTopics of \"{scope.title}\" ({len(scope.topics)} from {len(scope.sources)} Sources)")
     shown = scope.topics[:12]
@@ -247,7 +258,7 @@ def show_search(server: Server, scope: Scope, query: str) -> dict:
     for hit in answer["hits"]:
         print(f"  {hit['score']:5.1f}  {cut(hit['title'], WIDTH - 12)}  ({', '.join(hit['matched_by'])})")
         if hit["snippet"]:
-            print(f"         {cut(hit['snippet'], WIDTH - 12)}")
+            print(f"         {around(hit['snippet'], query, WIDTH - 12)}")
     return answer["hits"][0]
 
 
