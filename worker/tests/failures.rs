@@ -1,5 +1,7 @@
 //! What a failing model, a lost term or a second worker leaves behind: nothing but the budget row.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
 mod common;
 
 use std::time::Duration;

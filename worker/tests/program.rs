@@ -1,5 +1,7 @@
 //! The program as the supervisor sees it: arguments, outcome line, exit code, ways to stop it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
 mod common;
 
 use std::io::Write;

@@ -3,6 +3,8 @@
 //! After an intended change of a prompt raise its version and write the text anew with
 //! `REVIEW_PROMPTS=1 cargo test -p powercontext-worker --test prompts`.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
 use powercontext_core::ids::{ArtifactId, Revision, SourceId, SourceRef};
 use powercontext_core::stages::{ReconcileInput, TopicDraft};
 use powercontext_core::topic::{TopicContent, TopicRef};

@@ -1,5 +1,7 @@
 //! One Window from capture to published Topics, over a real database and a scripted model.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
 mod common;
 
 use common::{Script, World, answer, creates, draft, probe, updates};
