@@ -31,6 +31,8 @@ pub(super) struct Material<'a> {
     pub(super) lexicon: &'a Lexicon,
     pub(super) old: Option<(&'a Slot, &'a Document)>,
     pub(super) new: Vec<&'a Document>,
+    /// A title that is given and not chosen.
+    pub(super) title: Option<&'a str>,
     pub(super) evidence_ids: Vec<String>,
 }
 
@@ -40,7 +42,7 @@ pub(super) fn compose(material: Material<'_>) -> TopicDraft {
     let everything = old.iter().map(|(_, document)| *document).chain(material.new.iter().copied());
     let profile = material.lexicon.profile(everything);
     let kept = old.map(|(slot, _)| slot.title.trim()).filter(|title| keeps_title(&material, title));
-    let title = kept.map_or_else(|| title(&profile, &material.new), str::to_owned);
+    let title = material.title.or(kept).map_or_else(|| title(&profile, &material.new), str::to_owned);
     let mut seen: HashSet<String> = HashSet::from([key(&title)]);
     let older: Vec<&Sentence> = old.iter().flat_map(|(_, document)| &document.sentences).collect();
     seen.extend(older.iter().map(|sentence| key(&sentence.text)));

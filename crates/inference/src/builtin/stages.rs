@@ -6,7 +6,7 @@
 
 use powercontext_core::stages::{
     EvidenceItem, GlobalInput, GlobalOutput, Probe, ProbeInput, ProbeOutput, ReconcileInput, ReconcileOutput,
-    Slot, TopicDraft,
+    Slot,
 };
 
 use super::cluster::{Document, Lexicon, Profile, groups};
@@ -50,14 +50,23 @@ pub(super) fn global(input: &GlobalInput) -> GlobalOutput {
     if let [Subject { slot: Some(at), members }] = &subjects[..] {
         let slot = &input.slots[*at];
         let whole = lexicon.read(topic_pieces(&slot.title, &slot.detail));
-        output.updates[*at] = Some(write(&lexicon, Some((slot, &whole)), &sources, members));
+        output.updates[*at] = Some(compose(Material {
+            lexicon: &lexicon,
+            old: Some((slot, &whole)),
+            new: members.iter().map(|at| &sources[*at].1).collect(),
+            title: None,
+            evidence_ids: ids_of(&sources, members),
+        }));
     } else {
         output.new_topics.extend(subjects.iter().map(|subject| {
-            let mut draft = write(&lexicon, None, &sources, &subject.members);
-            if let Some(at) = subject.slot {
-                // Under the known title and summary the second retrieval finds the Topic it belongs to.
-                draft.title.clone_from(&input.slots[at].title);
-                draft.summary.clone_from(&input.slots[at].summary);
+            // Under the known title and summary the second retrieval finds the Topic it belongs to.
+            let slot = subject.slot.map(|at| &input.slots[at]);
+            let title = slot.map(|slot| slot.title.as_str());
+            let new = subject.members.iter().map(|at| &sources[*at].1).collect();
+            let evidence_ids = ids_of(&sources, &subject.members);
+            let mut draft = compose(Material { lexicon: &lexicon, old: None, new, title, evidence_ids });
+            if let Some(slot) = slot {
+                draft.summary.clone_from(&slot.summary);
             }
             draft
         }));
@@ -97,7 +106,7 @@ pub(super) fn reconcile(input: &ReconcileInput) -> ReconcileOutput {
             input.creates[only].clone()
         } else {
             let new = members.iter().map(|at| &creates[*at]).collect();
-            compose(Material { lexicon: &lexicon, old: None, new, evidence_ids: ids(&members) })
+            compose(Material { lexicon: &lexicon, old: None, new, title: None, evidence_ids: ids(&members) })
         };
         output.creates.push(draft);
     }
@@ -105,7 +114,8 @@ pub(super) fn reconcile(input: &ReconcileInput) -> ReconcileOutput {
         let whole = lexicon.read(topic_pieces(&slot.title, &slot.detail));
         let new = bound.iter().map(|at| &creates[*at]).collect();
         let old = Some((*slot, &whole));
-        output.update = Some(compose(Material { lexicon: &lexicon, old, new, evidence_ids: ids(&bound) }));
+        output.update =
+            Some(compose(Material { lexicon: &lexicon, old, new, title: None, evidence_ids: ids(&bound) }));
     }
     output
 }
@@ -183,15 +193,8 @@ fn subjects(lexicon: &Lexicon, sources: &[(String, Document)], slots: &[Document
     subjects
 }
 
-fn write(
-    lexicon: &Lexicon,
-    old: Option<(&Slot, &Document)>,
-    sources: &[(String, Document)],
-    members: &[usize],
-) -> TopicDraft {
-    let new = members.iter().map(|at| &sources[*at].1).collect();
-    let evidence_ids = members.iter().map(|at| sources[*at].0.clone()).collect();
-    compose(Material { lexicon, old, new, evidence_ids })
+fn ids_of(sources: &[(String, Document)], members: &[usize]) -> Vec<String> {
+    members.iter().map(|at| sources[*at].0.clone()).collect()
 }
 
 /// The most telling terms, none of which overlaps another by a Han character.
