@@ -184,3 +184,31 @@ async fn coordination_may_keep_topics_apart_and_a_lost_evidence_fails_the_window
     assert_eq!((outcome.ending, outcome.counts.created), (Ending::Done, 1));
     assert_eq!(world.topics("alpha").await.len(), 2);
 }
+
+/// What a server-side capture of lineage marks on its Source.
+async fn mark_lineage_only(world: &World, position: i64) {
+    let pool = sqlx::sqlite::SqlitePool::connect(&world.url()).await.unwrap();
+    let done = sqlx::query("UPDATE pc_sources SET lineage_only = 1 WHERE position = ?").bind(position);
+    assert_eq!(done.execute(&pool).await.unwrap().rows_affected(), 1);
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn lineage_only_sources_are_never_shown_and_alone_need_no_model() {
+    // TM-036, TM-037, B-10
+    let mut world = World::new().await;
+    world.settings.source_window_limit = 2;
+    world.capture(&["hidden one", "hidden two", "hidden three", "alpha four"]).await;
+    for position in 1..=3 {
+        mark_lineage_only(&world, position).await;
+    }
+    let (outcome, model) = world.work(vec![]).await;
+    assert_eq!((outcome.ending, outcome.counts.sources, outcome.counts.requests), (Ending::Done, 2, 0));
+    assert!(model.stages().is_empty());
+    assert_eq!(world.cursor().await, Position::new(2));
+    let (outcome, model) = world.work(vec![probe("alpha"), creates(json!([draft("alpha", &["s1"])]))]).await;
+    assert_eq!((outcome.ending, outcome.counts.sources), (Ending::Done, 2));
+    assert!(!format!("{:?}", model.asked.lock().unwrap()).contains("hidden"));
+    assert_eq!(source_ids(&world.topics("alpha").await[0]), ["src_4"]);
+    assert_eq!(world.cursor().await, Position::new(4));
+}
