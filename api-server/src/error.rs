@@ -10,7 +10,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use powercontext_store::StoreError;
 use powercontext_store::pending::FlushError;
-use powercontext_store::scopes::{CreateScopeError, SetDefaultError, UpdateScopeError};
+use powercontext_store::scopes::{CreateScopeError, SetDefaultError, UpdateScope, UpdateScopeError};
 use powercontext_store::sources::{AddSourceError, ReadSourcesError};
 use serde_json::{Value, json};
 
@@ -165,13 +165,13 @@ impl ApiError {
         error
     }
 
-    fn scope_relationship(issue: &'static str) -> Self {
+    fn scope_relationship(relationship: &'static str, issue: &'static str) -> Self {
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "invalid_scope_relationship",
             "The relationship between Scopes is not allowed.",
         )
-        .with(json!({"relationship": "Scope", "issue": issue}))
+        .with(json!({"relationship": relationship, "issue": issue}))
     }
 }
 
@@ -230,7 +230,7 @@ impl From<CreateScopeError> for ApiError {
             ),
             CreateScopeError::ScopeNotFound => Self::scope_not_found(),
             CreateScopeError::InvalidRelationship => {
-                Self::scope_relationship("a Scope cannot refer to itself")
+                Self::scope_relationship("Parent", "a Scope cannot be related to itself")
             }
             CreateScopeError::Store(error) => error.into(),
         }
@@ -247,9 +247,10 @@ impl From<SetDefaultError> for ApiError {
 }
 
 impl ApiError {
-    /// The answer to a failed update of a Scope whose caller had seen `expected`.
+    /// The answer to a failed update.
     #[must_use]
-    pub fn from_update(error: UpdateScopeError, expected: i64) -> Self {
+    pub fn from_update(error: UpdateScopeError, update: &UpdateScope) -> Self {
+        let expected = update.expected_version;
         match error {
             UpdateScopeError::ScopeNotFound => Self::scope_not_found(),
             UpdateScopeError::VersionConflict { current } => Self::new(
@@ -259,7 +260,13 @@ impl ApiError {
             )
             .with(json!({"expected_version": expected, "current_version": current})),
             UpdateScopeError::InvalidRelationship => {
-                Self::scope_relationship("a Scope cannot refer to itself or become its own ancestor")
+                let own = &update.scope_id;
+                let refers = update.context_references.contains(own);
+                if refers && update.parent_scope_id.as_ref() != Some(own) {
+                    Self::scope_relationship("Context Reference", "a Scope cannot refer to itself")
+                } else {
+                    Self::scope_relationship("Parent", "a Scope cannot be its own ancestor")
+                }
             }
             UpdateScopeError::Store(error) => error.into(),
         }

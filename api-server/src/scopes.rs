@@ -73,7 +73,7 @@ pub async fn update(
         external_references: external(body.external_references),
     };
     let updated = scopes::update(app.store(), &update).await;
-    let scope = updated.map_err(|error| ApiError::from_update(error, expected_version))?;
+    let scope = updated.map_err(|error| ApiError::from_update(error, &update))?;
     Ok(Json(view(&scope)))
 }
 
