@@ -14,27 +14,48 @@ pub const MAX_SNIPPET_CHARS: usize = 480;
 /// Stands for text that was cut off.
 const ELLIPSIS: char = '…';
 
-/// The part of `text` around its best hit of `query`, white space collapsed to single spaces.
-///
-/// The best hit is the first one with the most distinct query terms around it (TM-140); without any
-/// hit the text's beginning is shown.
+/// A stretch of a detail, and whether the detail goes on at either end of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Excerpt<'a> {
+    /// The stretch.
+    pub text: &'a str,
+    /// Text stands before it.
+    pub cut_before: bool,
+    /// Text follows it.
+    pub cut_after: bool,
+}
+
+/// The part of a complete `text` around its best hit of `query`; see [`around_hit_in`].
 #[must_use]
 pub fn around_hit(text: &str, query: &Query) -> String {
-    let collapsed = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    around_hit_in(Excerpt { text, cut_before: false, cut_after: false }, query)
+}
+
+/// The part of an excerpt around its best hit of `query`, white space collapsed to single spaces.
+///
+/// The best hit is the first one with the most distinct query terms around it (TM-140); without any
+/// hit the excerpt's beginning is shown. An excerpt that reaches [`MAX_SNIPPET_CHARS`] beyond the hit
+/// on both sides gives what the complete detail would give.
+#[must_use]
+pub fn around_hit_in(excerpt: Excerpt<'_>, query: &Query) -> String {
+    let collapsed = excerpt.text.split_whitespace().collect::<Vec<_>>().join(" ");
     let bytes: Vec<usize> = collapsed.char_indices().map(|(at, _)| at).collect();
-    if bytes.len() <= MAX_SNIPPET_CHARS {
-        return collapsed;
-    }
-    let center = best_center(&hits(&collapsed, &bytes, query));
-    let start = center.saturating_sub(MAX_SNIPPET_CHARS / 2).min(bytes.len() - MAX_SNIPPET_CHARS);
-    let end = start + MAX_SNIPPET_CHARS;
-    let (cut_before, cut_after) = (start > 0, end < bytes.len());
-    let from = bytes[start + usize::from(cut_before)];
-    let to = if cut_after { bytes[end - 1] } else { collapsed.len() };
-    let mut snippet = String::with_capacity(to - from + 2 * ELLIPSIS.len_utf8());
-    snippet.extend(cut_before.then_some(ELLIPSIS));
-    snippet.push_str(&collapsed[from..to]);
-    snippet.extend(cut_after.then_some(ELLIPSIS));
+    let (start, end) = if bytes.len() <= MAX_SNIPPET_CHARS {
+        (0, bytes.len())
+    } else {
+        let center = best_center(&hits(&collapsed, &bytes, query));
+        let start = center.saturating_sub(MAX_SNIPPET_CHARS / 2).min(bytes.len() - MAX_SNIPPET_CHARS);
+        (start, start + MAX_SNIPPET_CHARS)
+    };
+    let before = start > 0 || excerpt.cut_before;
+    let after = end < bytes.len() || excerpt.cut_after;
+    let first = (start + usize::from(before)).min(end);
+    let last = end.saturating_sub(usize::from(after)).max(first);
+    let byte = |at: usize| bytes.get(at).copied().unwrap_or(collapsed.len());
+    let mut snippet = String::with_capacity(byte(last) - byte(first) + 2 * ELLIPSIS.len_utf8());
+    snippet.extend(before.then_some(ELLIPSIS));
+    snippet.push_str(&collapsed[byte(first)..byte(last)]);
+    snippet.extend(after.then_some(ELLIPSIS));
     snippet
 }
 
@@ -124,6 +145,19 @@ mod tests {
             snippet(&format!("{l40}ends with merlin"), "merlin"),
             format!("…met {l17}ends with merlin")
         );
+    }
+
+    // TM-131
+    #[test]
+    fn an_excerpt_that_reaches_far_enough_gives_the_snippet_of_the_whole_detail() {
+        let l40 = LOREM.repeat(40);
+        let detail = format!("{l40}osprey dives {l40}");
+        let query = Query::parse("osprey").unwrap();
+        let text = &detail[540..540 + 1_100];
+        let excerpt = Excerpt { text, cut_before: true, cut_after: true };
+        assert_eq!(around_hit_in(excerpt, &query), around_hit(&detail, &query));
+        let short = Excerpt { text: "the osprey dives", cut_before: true, cut_after: true };
+        assert_eq!(around_hit_in(short, &query), "…he osprey dive…");
     }
 
     // TM-131, TM-140

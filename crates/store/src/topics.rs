@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use powercontext_core::analyzer::Query;
 use powercontext_core::fusion::{Fused, fuse};
 use powercontext_core::ids::{ArtifactId, Revision, ScopeId, SourceId, SourceRef};
-use powercontext_core::snippet::around_hit;
+use powercontext_core::snippet::{Excerpt, MAX_SNIPPET_CHARS, around_hit_in};
 use powercontext_core::topic::{Channel, FAMILY, TopicContent, TopicRef};
 use serde_json::json;
 
@@ -83,13 +83,15 @@ pub async fn search(
         return Ok(Vec::new());
     }
     let mut cards = cards(&mut reader, scope, &found.fused).await?;
-    let mut bodies = bodies(&mut reader, &found).await?;
+    let mut surroundings = surroundings(&mut reader, &found).await?;
     let mut hits = Vec::with_capacity(found.fused.len());
     for fused in found.fused {
         let card = cards
             .remove(fused.artifact_id.as_str())
             .ok_or(StoreError::invalid("a found topic has no active record"))?;
-        let snippet = bodies.remove(fused.artifact_id.as_str()).map(|body| around_hit(&body, query));
+        let snippet = surroundings
+            .remove(fused.artifact_id.as_str())
+            .map(|around| around_hit_in(around.excerpt(), query));
         hits.push(TopicHit {
             topic: TopicRef { artifact_id: fused.artifact_id, revision: card.revision },
             title: card.title,
@@ -245,28 +247,59 @@ async fn cards(
     Ok(cards)
 }
 
-/// The best chunk's text of every kept Topic that a chunk was hit of (TM-140).
-async fn bodies(reader: &mut Transaction, found: &Found) -> Result<HashMap<String, String>, StoreError> {
-    let at = StoreError::at("topics.bodies");
+/// A hit chunk with what stands around it in the detail.
+struct Surrounding {
+    text: String,
+    cut_before: bool,
+    cut_after: bool,
+}
+
+impl Surrounding {
+    fn excerpt(&self) -> Excerpt<'_> {
+        Excerpt { text: &self.text, cut_before: self.cut_before, cut_after: self.cut_after }
+    }
+}
+
+/// The best chunk of every kept Topic that a chunk was hit of (TM-140), with one snippet's length of
+/// the detail on both sides, so that a snippet can be expanded around the hit (TM-131).
+async fn surroundings(
+    reader: &mut Transaction,
+    found: &Found,
+) -> Result<HashMap<String, Surrounding>, StoreError> {
+    let at = StoreError::at("topics.surroundings");
     let kept = |hit: &&Hit| found.fused.iter().any(|fused| fused.artifact_id == hit.artifact_id);
     let keys: Vec<i64> = found.chunks.iter().filter(kept).map(|hit| hit.key).collect();
     if keys.is_empty() {
         return Ok(HashMap::new());
     }
+    let margin = i64::try_from(MAX_SNIPPET_CHARS).unwrap_or(i64::MAX);
     let rows = reader
-        .query(
-            "SELECT chunk.artifact_id, chunk.body FROM json_each(?) AS wanted \
-             CROSS JOIN pc_topic_memory_active_chunks AS chunk ON chunk.chunk_key = wanted.value",
-            values![json!(keys).to_string()],
-        )
+        .query(SURROUNDINGS, values![margin, margin, json!(keys).to_string(), FAMILY])
         .await
         .map_err(&at)?;
-    let mut bodies = HashMap::with_capacity(rows.len());
+    let mut surroundings = HashMap::with_capacity(rows.len());
     for row in &rows {
-        bodies.insert(row.text(0).map_err(&at)?, row.text(1).map_err(&at)?);
+        let around = Surrounding {
+            text: row.text(1).map_err(&at)?,
+            cut_before: row.integer(2).map_err(&at)? != 0,
+            cut_after: row.integer(3).map_err(&at)? != 0,
+        };
+        surroundings.insert(row.text(0).map_err(&at)?, around);
     }
-    Ok(bodies)
+    Ok(surroundings)
 }
+
+/// Offsets are characters; `first` is the 0-based place where the excerpt begins.
+const SURROUNDINGS: &str = "WITH hit AS ( \
+      SELECT chunk.artifact_id AS artifact_id, artifact.content ->> '$.detail' AS detail, \
+        max(chunk.body_position - ?, 0) AS first, \
+        chunk.body_position + length(chunk.body) + ? AS past \
+      FROM json_each(?) AS wanted \
+      CROSS JOIN pc_topic_memory_active_chunks AS chunk ON chunk.chunk_key = wanted.value \
+      CROSS JOIN pc_artifacts AS artifact ON artifact.scope_id = chunk.scope_id \
+        AND artifact.family = ? AND artifact.artifact_id = chunk.artifact_id \
+        AND artifact.revision = chunk.revision) \
+    SELECT artifact_id, substr(detail, first + 1, past - first), first > 0, past < length(detail) FROM hit";
 
 fn artifact_id(text: String) -> Result<ArtifactId, StoreError> {
     ArtifactId::parse(text).map_err(|_| StoreError::invalid("a stored artifact id is not an identity"))

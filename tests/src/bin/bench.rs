@@ -1,0 +1,219 @@
+//! First figures of the main job, printed as one table: `make bench`.
+//!
+//! Everything is measured in this run on this machine, over real HTTP, durable commits and real
+//! worker processes. The floor printed beside source add is a bare SQLite transaction of the same
+//! shape, so the ratio says what the server adds. Nothing here passes or fails on a time.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use powercontext_core::ids::{
+    BindingName, FlushGeneration, HolderId, Position, ScopeId, SupervisorGeneration,
+};
+use powercontext_core::topic::BINDING;
+use powercontext_core::work::{Fence, Outcome, WorkAssignment, WorkKey};
+use powercontext_tests::client::Client;
+use powercontext_tests::server::{BUILTIN, Server, Setup, program};
+use powercontext_tests::tables;
+use serde_json::{Value, json};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+
+const ADDS: usize = 3_000;
+const ROUNDS: usize = 5;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let folder = tempfile::tempdir().expect("a folder");
+    println!("{:<58} {:>14}", "work", "figure");
+    let server = Server::start(Setup::new(folder.path())).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    row("idle memory of role all, resident", &format!("{:.1} MB", resident_megabytes(server.pid())));
+
+    let floor = bare_commits(folder.path()).await;
+    row("floor: bare durable SQLite transaction", &rate(floor));
+    let sequential = adds(&server, 1).await;
+    row("source add, sequential", &rate(sequential));
+    row("  ratio to the floor", &format!("{:.2}", floor / sequential));
+    let concurrent = adds(&server, 8).await;
+    row("source add, 8 connections", &rate(concurrent));
+    row("  ratio to the floor", &format!("{:.2}", floor / concurrent));
+    row("memory after load, resident", &format!("{:.1} MB", resident_megabytes(server.pid())));
+
+    let one = median(windows(&server, 1).await);
+    row("flush to searchable, 1 Window of 10 Sources, p50", &millis(one));
+    let twenty = median(windows(&server, 20).await);
+    row("flush to searchable, 20 Windows of one Scope, p50", &millis(twenty));
+    row("  per Window", &millis(twenty / 20));
+
+    let reads = first_reads(&server.setup, 20);
+    row("worker start to first database read, p50", &format!("{} ms", median_number(reads.clone())));
+    row(
+        "worker start to first database read, worst of 20",
+        &format!("{} ms", reads.iter().max().copied().unwrap_or(0)),
+    );
+    server.stop();
+}
+
+fn row(work: &str, figure: &str) {
+    println!("{work:<58} {figure:>14}");
+}
+
+fn rate(per_second: f64) -> String {
+    format!("{per_second:.0}/s")
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1_000.0)
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+fn median_number(mut numbers: Vec<u64>) -> u64 {
+    numbers.sort_unstable();
+    numbers[numbers.len() / 2]
+}
+
+#[allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn resident_megabytes(pid: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or("");
+    let kilobytes: f64 = line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0.0);
+    kilobytes / 1024.0
+}
+
+/// Three statements and a durable commit each, as a capture needs, without a server around them.
+async fn bare_commits(folder: &Path) -> f64 {
+    let options = SqliteConnectOptions::new()
+        .filename(folder.join("floor.sqlite3"))
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full);
+    let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await.expect("a database");
+    sqlx::query("CREATE TABLE source (position INTEGER PRIMARY KEY, body TEXT NOT NULL)")
+        .execute(&pool)
+        .await
+        .expect("a table");
+    let body = "x".repeat(200);
+    let start = now();
+    for _ in 0..ADDS {
+        let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.expect("a transaction");
+        sqlx::query("INSERT INTO source (body) VALUES (?)")
+            .bind(&body)
+            .execute(&mut *transaction)
+            .await
+            .expect("a row");
+        transaction.commit().await.expect("a commit");
+    }
+    let took = start.elapsed();
+    pool.close().await;
+    per_second(ADDS, took)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
+fn per_second(count: usize, took: Duration) -> f64 {
+    count as f64 / took.as_secs_f64()
+}
+
+async fn adds(server: &Server, connections: usize) -> f64 {
+    let scope = server.client().create_scope(&format!("adds-{connections}")).await;
+    let start = now();
+    let mut writers = Vec::new();
+    for writer in 0..connections {
+        let (client, scope) = (server.client(), scope.clone());
+        writers.push(tokio::spawn(async move {
+            let path = format!("/v1/scopes/{scope}/sources");
+            for number in 0..ADDS / connections {
+                let content =
+                    format!("Source {number} of writer {writer}: {}", "engineering text ".repeat(10));
+                let answer = client.post(&path, &json!({"content": content})).await;
+                assert_eq!(answer.status, 201, "{}", answer.body);
+            }
+        }));
+    }
+    for writer in writers {
+        writer.await.expect("a writer");
+    }
+    per_second(ADDS, start.elapsed())
+}
+
+async fn windows(server: &Server, count: usize) -> Vec<Duration> {
+    let mut times = Vec::new();
+    for round in 0..ROUNDS {
+        let client = server.client();
+        let scope = client.create_scope(&format!("windows-{count}-{round}")).await;
+        for number in 0..count * 10 {
+            client.capture(&scope, &format!("s{number}"), &note(number)).await;
+        }
+        let start = now();
+        assert_eq!(client.flush(&scope).await, "accepted");
+        wait_searchable(&client, server, &scope, count * 10).await;
+        times.push(start.elapsed());
+    }
+    times
+}
+
+async fn wait_searchable(client: &Client, server: &Server, scope: &str, head: usize) {
+    let sql = format!("SELECT coalesce(max(position), 0) FROM pc_source_cursors WHERE scope_id = '{scope}'");
+    let database = server.setup.database();
+    while tables::number(&database, &sql).await < i64::try_from(head).expect("small") {
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    let hits: Vec<Value> = client.search(scope, "deployment rollout").await;
+    assert!(!hits.is_empty(), "published Topics are searchable");
+}
+
+fn note(number: usize) -> String {
+    let subjects = [
+        "deployment rollout of the gateway waits for the canary",
+        "index rebuild of the search cluster took longer than planned",
+        "password rotation of the billing database is automated now",
+        "cache stampede on the product page was fixed with request coalescing",
+        "log retention of the audit service is ninety days",
+    ];
+    format!(
+        "Note {number}. The {}. Observation {number} confirms the earlier measurement and adds a detail about step {}.",
+        subjects[number % subjects.len()],
+        number / subjects.len()
+    )
+}
+
+fn first_reads(setup: &Setup, runs: usize) -> Vec<u64> {
+    let assignment = WorkAssignment {
+        key: WorkKey {
+            binding: BindingName::parse(BINDING).expect("a binding"),
+            scope: ScopeId::parse("scp_none").expect("a scope"),
+        },
+        fence: Fence {
+            holder: HolderId::parse("nobody").expect("a holder"),
+            generation: SupervisorGeneration::new(0),
+        },
+        source_after: Position::new(0),
+        wave_target: Position::new(1),
+        claimed_flush_generation: FlushGeneration::new(1),
+    };
+    let argument = serde_json::to_string(&assignment).expect("an assignment");
+    (0..runs)
+        .map(|_| {
+            let run = Command::new(program("powercontext-worker"))
+                .args(["--assignment", &argument])
+                .env("POWERCONTEXT_SERVER_DATABASE_URL", setup.database_url())
+                .env("POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL", BUILTIN)
+                .stdin(Stdio::null())
+                .stderr(Stdio::null())
+                .output()
+                .expect("the worker runs");
+            let said = String::from_utf8_lossy(&run.stdout);
+            let outcome: Outcome =
+                serde_json::from_str(said.lines().last().unwrap_or_default()).expect("an outcome");
+            outcome.first_read_millis.expect("the worker has read the database")
+        })
+        .collect()
+}
