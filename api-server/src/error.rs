@@ -20,7 +20,7 @@ pub struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: &'static str,
-    details: Option<Value>,
+    details: Option<Box<Value>>,
     cause: Option<Cause>,
 }
 
@@ -45,7 +45,7 @@ impl ApiError {
     }
 
     fn with(mut self, details: Value) -> Self {
-        self.details = Some(details);
+        self.details = Some(Box::new(details));
         self
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use powercontext_api_server::{App, AppParts, Limits, Processing, router};
 use powercontext_core::ambient::{SystemClock, SystemIds};
 use powercontext_store::{DatabaseUrl, Store, StoreOptions, migrate};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 /// Counts wakes instead of doing work.
@@ -83,7 +84,9 @@ impl Server {
         let text = response.text().await.unwrap();
         let id = headers.get("x-powercontext-request-id").expect("every answer has a request id");
         assert!(!id.is_empty() && id != "mine");
-        Answer { status, headers, body: serde_json::from_str(&text).unwrap_or(Value::Null) }
+        let mut reader = serde_json::Deserializer::from_str(&text);
+        reader.disable_recursion_limit();
+        Answer { status, headers, body: Value::deserialize(&mut reader).unwrap_or(Value::Null) }
     }
 
     pub async fn get(&self, path: &str) -> Answer {
