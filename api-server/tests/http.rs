@@ -1,5 +1,7 @@
 //! The HTTP interface over a real connection and a real database file.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail by panicking")]
+
 mod common;
 
 use std::sync::Arc;
