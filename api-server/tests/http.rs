@@ -38,7 +38,7 @@ async fn every_operation_is_routed_described_and_refuses_other_methods() {
     assert!(contract.iter().all(|id| ids.contains(id)));
     assert_eq!(ids.len(), contract.len() + 1, "the description itself and nothing else");
     for operation in OPERATIONS {
-        let path = operation.path.replace('{', "").replace('}', "");
+        let path = operation.path.replace(['{', '}'], "");
         let entry = &described["paths"][operation.path][operation.method.to_ascii_lowercase()];
         assert_eq!(entry["operationId"], operation.id);
         assert_eq!(entry["requestBody"].is_object(), operation.body.is_some());
