@@ -27,7 +27,7 @@ pub struct ScopeFilter {
     pub parent_scope_id: Option<ScopeId>,
     /// Has an external reference of this kind.
     pub external_reference_kind: Option<String>,
-    /// The field contains the text; ASCII letters match in either case.
+    /// The field contains the text, letter for letter: upper and lower case differ.
     pub query: Option<(ScopeField, String)>,
 }
 
@@ -57,15 +57,15 @@ pub async fn list(
     }
     if let Some((field, query)) = &filter.query {
         text.push_str(match field {
-            ScopeField::ScopeId => " AND scope_id LIKE ? ESCAPE '\\'",
-            ScopeField::Title => " AND title LIKE ? ESCAPE '\\'",
-            ScopeField::Summary => " AND summary LIKE ? ESCAPE '\\'",
+            ScopeField::ScopeId => " AND instr(scope_id, ?) > 0",
+            ScopeField::Title => " AND instr(title, ?) > 0",
+            ScopeField::Summary => " AND instr(summary, ?) > 0",
             ScopeField::ExternalReferenceValue => {
                 " AND EXISTS (SELECT 1 FROM pc_scope_external_references AS reference \
-                 WHERE reference.scope_id = scope.scope_id AND reference.value LIKE ? ESCAPE '\\')"
+                 WHERE reference.scope_id = scope.scope_id AND instr(reference.value, ?) > 0)"
             }
         });
-        parameters.push(Value::Text(containing(query)));
+        parameters.push(Value::from(query));
     }
     text.push_str(" ORDER BY scope_id LIMIT ?");
     parameters.push(Value::Integer(i64::from(limit)));
@@ -76,18 +76,4 @@ pub async fn list(
         ids.push(Value::Text(row.text(0).map_err(&at)?));
     }
     if ids.is_empty() { Ok(Vec::new()) } else { load_all(&mut reader, &ids).await }
-}
-
-/// A pattern for texts that contain `query` literally.
-fn containing(query: &str) -> String {
-    let mut pattern = String::with_capacity(query.len() + 2);
-    pattern.push('%');
-    for character in query.chars() {
-        if matches!(character, '%' | '_' | '\\') {
-            pattern.push('\\');
-        }
-        pattern.push(character);
-    }
-    pattern.push('%');
-    pattern
 }

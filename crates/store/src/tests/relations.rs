@@ -119,9 +119,14 @@ async fn lists_are_ascending_bounded_and_narrowed_by_every_filter() {
         let by =
             |field, text: &str| ScopeFilter { query: Some((field, text.to_owned())), ..Default::default() };
         for (filter, count) in [
-            (by(ScopeField::Title, "title 100%"), 3),
+            (by(ScopeField::Title, "Title 100%"), 3),
+            (by(ScopeField::Title, "title"), 0),
+            (by(ScopeField::Title, "def"), 0),
+            (by(ScopeField::Title, "efault"), 1),
             (by(ScopeField::Title, "100_"), 0),
-            (by(ScopeField::ExternalReferenceValue, "repo/B"), 1),
+            (by(ScopeField::ExternalReferenceValue, "Repo/b"), 1),
+            (by(ScopeField::ExternalReferenceValue, "repo/b"), 0),
+            (by(ScopeField::Summary, "One test"), 0),
             (by(ScopeField::ScopeId, ids[0].as_str()), 1),
             (by(ScopeField::Summary, "one test"), 4),
             (ScopeFilter { external_reference_kind: Some("git".to_owned()), ..Default::default() }, 3),
