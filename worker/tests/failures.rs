@@ -234,25 +234,25 @@ async fn a_worker_that_is_told_to_stop_ends_terminated_and_leaves_its_attempt() 
 #[tokio::test]
 async fn a_source_that_is_too_complex_is_terminal_without_any_provider_reservation() {
     // TM-035, TM-038, TM-040, TM-068, B-9
-    let world = World::new().await;
-    let mut deep = json!("x");
-    for _ in 0..40 {
-        deep = json!([deep]);
+    // Beyond the product's own limit, and beyond what the JSON reader of the worker enters.
+    for depth in [40, 200] {
+        let world = World::new().await;
+        let deep = (0..depth).fold(json!("x"), |deep, _| json!([deep]));
+        world.capture_json(deep).await;
+        world.capture(&["beta"]).await;
+        let (outcome, model) = world.work(vec![]).await;
+        assert_eq!(
+            (outcome.ending, outcome.error_code),
+            (Ending::Permanent, Some(ErrorCode::SourceComplexityLimit))
+        );
+        assert!(model.stages().is_empty());
+        let budget = world.budget(0).await.unwrap();
+        assert_eq!((budget.attempts, budget.reserved_requests), (1, 0));
+        assert_eq!(budget.failure_code, Some(ErrorCode::SourceComplexityLimit));
+        let (again, _) = world.work(vec![]).await;
+        assert_eq!(again.step, Step::Start);
+        assert_eq!(world.budget(0).await.unwrap().attempts, 1);
     }
-    world.capture_json(deep).await;
-    world.capture(&["beta"]).await;
-    let (outcome, model) = world.work(vec![]).await;
-    assert_eq!(
-        (outcome.ending, outcome.error_code),
-        (Ending::Permanent, Some(ErrorCode::SourceComplexityLimit))
-    );
-    assert!(model.stages().is_empty());
-    let budget = world.budget(0).await.unwrap();
-    assert_eq!((budget.attempts, budget.reserved_requests), (1, 0));
-    assert_eq!(budget.failure_code, Some(ErrorCode::SourceComplexityLimit));
-    let (again, _) = world.work(vec![]).await;
-    assert_eq!(again.step, Step::Start);
-    assert_eq!(world.budget(0).await.unwrap().attempts, 1);
 }
 
 #[tokio::test]
