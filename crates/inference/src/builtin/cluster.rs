@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use powercontext_core::analyzer;
 
+use super::inline::plain;
 use super::text::{Kind, Piece};
 use super::words::{is_han, prior, stem};
 
@@ -90,7 +91,8 @@ impl Lexicon {
                 Kind::Code => CODE_WEIGHT,
             };
             let mut terms = Vec::new();
-            for term in analyzer::terms(&text) {
+            let shown = if kind == Kind::Code { text.clone() } else { plain(&text) };
+            for term in analyzer::terms(&shown) {
                 let number = self.number(term.text);
                 let word = &self.words[number as usize];
                 if word.prior > 0.0 {
@@ -121,6 +123,11 @@ impl Lexicon {
         }
         self.surfaces.insert(surface, number);
         number
+    }
+
+    /// The term that a word as written stands for, when it was read.
+    pub(super) fn number_of(&self, word: &str) -> Option<u32> {
+        self.surfaces.get(&word.to_lowercase()).copied()
     }
 
     /// What a term is worth among the texts read so far.

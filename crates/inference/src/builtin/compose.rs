@@ -8,12 +8,11 @@ use std::collections::HashSet;
 use powercontext_core::stages::{Slot, TopicDraft};
 
 use super::cluster::{Document, Lexicon, Profile, Sentence};
+use super::inline::{balanced, is_visible, plain};
 use super::text::{Kind, is_wide_edge, join};
+use super::title::{cut, title};
 use super::words::is_wide;
 
-const MAX_TITLE_CHARS: usize = 80;
-/// A clause shorter than this many narrow characters is no title.
-const MIN_CLAUSE_WIDTH: usize = 18;
 const MAX_SUMMARY_CHARS: usize = 400;
 const MAX_SUMMARY_SENTENCES: usize = 3;
 const MAX_DETAIL_CHARS: usize = 12_000;
@@ -21,8 +20,6 @@ const MAX_DETAIL_CHARS: usize = 12_000;
 const WHOLE_CHARS: usize = 1_200;
 /// The most characters one piece of evidence adds.
 const MAX_EXTRACT_CHARS: usize = 4_000;
-/// Sentences of one text that may become its title.
-const TITLE_CANDIDATES: usize = 120;
 /// How much more a new sentence is worth than an equally central older one.
 const NEWS: f32 = 1.4;
 
@@ -42,20 +39,29 @@ pub(super) fn compose(material: Material<'_>) -> TopicDraft {
     let everything = old.iter().map(|(_, document)| *document).chain(material.new.iter().copied());
     let profile = material.lexicon.profile(everything);
     let kept = old.map(|(slot, _)| slot.title.trim()).filter(|title| keeps_title(&material, title));
-    let title = material.title.or(kept).map_or_else(|| title(&profile, &material.new), str::to_owned);
-    let mut seen: HashSet<String> = HashSet::from([key(&title)]);
+    let title = match material.title.or(kept) {
+        Some(given) => visible(given),
+        None => title(material.lexicon, &profile, &material.new),
+    };
+    let named = key(&title);
+    let mut seen: HashSet<String> = HashSet::new();
     let older: Vec<&Sentence> = old.iter().flat_map(|(_, document)| &document.sentences).collect();
     seen.extend(older.iter().map(|sentence| key(&sentence.text)));
     let mut newer = Vec::new();
     for document in &material.new {
-        let fresh = document.sentences.iter().filter(|sentence| seen.insert(key(&sentence.text)));
+        // The title stands above the detail already, where it was a heading.
+        let above = |sentence: &Sentence, key: &str| sentence.kind == Kind::Heading && key == named;
+        let fresh = document.sentences.iter().filter(|sentence| {
+            let key = key(&sentence.text);
+            !above(sentence, &key) && seen.insert(key)
+        });
         newer.extend(extract(&profile, fresh.collect()));
     }
     if newer.is_empty() && older.is_empty() {
         // Every sentence says what the title says.
         newer.extend(material.new.iter().flat_map(|document| &document.sentences).take(1));
     }
-    let summary = summary(&profile, &older, &newer);
+    let summary = summary(&profile, &named, &older, &newer);
     let detail = detail(&profile, old.map(|(slot, _)| slot.detail.as_str()), &older, &newer);
     TopicDraft { title, summary, detail, evidence_ids: material.evidence_ids }
 }
@@ -70,7 +76,7 @@ fn keeps_title(material: &Material<'_>, title: &str) -> bool {
 }
 
 /// How much of the subject one sentence carries.
-fn centrality(profile: &Profile, sentence: &Sentence) -> f32 {
+pub(super) fn centrality(profile: &Profile, sentence: &Sentence) -> f32 {
     let mut terms = sentence.terms.clone();
     terms.sort_unstable();
     terms.dedup();
@@ -124,8 +130,8 @@ fn detail(profile: &Profile, old: Option<&str>, older: &[&Sentence], newer: &[&S
     let addition = render(newer);
     let body = match old.map(str::trim).filter(|body| !body.is_empty()) {
         None => addition,
-        Some(body) if addition.is_empty() => body.to_owned(),
-        Some(body) => format!("{body}\n\n{addition}"),
+        Some(body) if addition.is_empty() => visible(body),
+        Some(body) => format!("{}\n\n{addition}", visible(body)),
     };
     // A body that was written larger keeps its size.
     let limit = MAX_DETAIL_CHARS.max(old.map_or(0, |body| body.chars().count()));
@@ -181,18 +187,23 @@ fn render(sentences: &[&Sentence]) -> String {
     out
 }
 
-/// The most central sentences, at least one of them new, in their order.
-fn summary(profile: &Profile, older: &[&Sentence], newer: &[&Sentence]) -> String {
+/// The most central sentences, at least one of them new, in their order, as a reader sees them.
+fn summary(profile: &Profile, title: &str, older: &[&Sentence], newer: &[&Sentence]) -> String {
     let all: Vec<&Sentence> = older.iter().chain(newer).copied().collect();
     let spoken = |at: &usize| matches!(all[*at].kind, Kind::Prose | Kind::Item);
-    let mut ranked: Vec<(f32, usize)> =
-        (0..all.len()).filter(spoken).map(|at| (centrality(profile, all[at]), at)).collect();
+    let worth = |at: usize| {
+        // What announces a list says little without it, and the title is read already.
+        let announces = all[at].text.ends_with([':', '：']);
+        let repeats = key(&all[at].text) == title;
+        centrality(profile, all[at]) * if announces || repeats { 0.4 } else { 1.0 }
+    };
+    let mut ranked: Vec<(f32, usize)> = (0..all.len()).filter(spoken).map(|at| (worth(at), at)).collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let news = ranked.iter().find(|(_, at)| *at >= older.len()).map(|(_, at)| *at);
     let mut chosen: Vec<usize> = Vec::new();
     let mut left = MAX_SUMMARY_CHARS;
     for at in news.into_iter().chain(ranked.iter().map(|(_, at)| *at)) {
-        let size = all[at].text.chars().count() + 1;
+        let size = said(&all[at].text).chars().count() + 1;
         let known: HashSet<u32> = chosen.iter().flat_map(|at| all[*at].terms.iter().copied()).collect();
         let repeated = all[at].terms.iter().filter(|term| known.contains(term)).count();
         if size <= left && repeated * 3 <= all[at].terms.len() * 2 && !chosen.contains(&at) {
@@ -205,73 +216,36 @@ fn summary(profile: &Profile, older: &[&Sentence], newer: &[&Sentence]) -> Strin
     }
     chosen.sort_unstable();
     let mut out = String::new();
-    chosen.iter().for_each(|at| join(&mut out, &all[*at].text));
+    chosen.iter().for_each(|at| join(&mut out, &said(&all[*at].text)));
     if out.is_empty() {
-        let any = ranked.first().map_or(0, |(_, at)| *at);
-        out = all.get(any).map_or_else(String::new, |sentence| cut(&sentence.text, MAX_SUMMARY_CHARS));
+        let any = ranked.first().map(|(_, at)| all[*at]);
+        let any = any.or_else(|| all.iter().copied().find(|sentence| !plain(&sentence.text).is_empty()));
+        out = any.map_or_else(String::new, |sentence| cut(&plain(&sentence.text), MAX_SUMMARY_CHARS));
     }
     out
 }
 
-/// The heading or opening words that carry most of the subject.
-fn title(profile: &Profile, documents: &[&Document]) -> String {
-    let mut best: Option<(f32, String)> = None;
-    for document in documents {
-        for (place, sentence) in document.sentences.iter().take(TITLE_CANDIDATES).enumerate() {
-            let standing = match sentence.kind {
-                Kind::Heading if place == 0 => 3.0,
-                Kind::Heading => 1.5,
-                Kind::Prose if place == 0 => 1.2,
-                Kind::Prose | Kind::Item => 1.0,
-                Kind::Code => 0.1,
-            };
-            let text = clause(&sentence.text, sentence.kind == Kind::Heading);
-            let whole = sentence.text.chars().count().max(1);
-            #[allow(clippy::cast_precision_loss, reason = "a sentence is short")]
-            let share = (text.chars().count() as f32 / whole as f32).sqrt();
-            let score = standing * share * centrality(profile, sentence);
-            if !text.is_empty() && best.as_ref().is_none_or(|(found, _)| score > *found) {
-                best = Some((score, text));
-            }
-        }
+/// A sentence as a reader sees it, ended, so that another can follow.
+fn said(text: &str) -> String {
+    let mut said = balanced(&plain(text));
+    let open = said.trim_end_matches([':', '：', ',', '，', ';', '；', '、', '-', '—', ' ']).len();
+    said.truncate(open);
+    let bare = said.trim_end_matches(['"', '\'', ')', ']', '”', '’', '」', '』', '）']);
+    if !bare.is_empty() && !bare.ends_with(['.', '!', '?', '…', '。', '！', '？', '；']) {
+        let wide = said.chars().next_back().is_some_and(is_wide);
+        said.push(if wide { '。' } else { '.' });
     }
-    best.map_or_else(String::new, |(_, text)| text)
+    said
 }
 
-/// The beginning of a sentence that can stand alone, without its full stop.
-fn clause(text: &str, whole: bool) -> String {
-    let text = text.trim().trim_start_matches(['#', '>', '*', '-', '`', ' ']);
-    let breaks =
-        |c: char| matches!(c, '，' | '；' | '：' | ',' | ';' | ':' | '。' | '？' | '?' | '—' | '(' | '（');
-    let fits = text.chars().count() <= MAX_TITLE_CHARS;
-    // A wide character says about as much as three others.
-    let mut width = 0;
-    let end = text.char_indices().take(MAX_TITLE_CHARS + 1).find(|(at, c)| {
-        let enough = width >= MIN_CLAUSE_WIDTH;
-        width += if is_wide(*c) { 3 } else { 1 };
-        enough && breaks(*c) && (c.len_utf8() > 1 || *c == '(' || text[at + 1..].starts_with(' '))
-    });
-    let part = match end {
-        Some((at, _)) if !(whole && fits) => &text[..at],
-        _ => text,
-    };
-    let short = cut(part, MAX_TITLE_CHARS);
-    let ends = ['.', '。', '！', '!', ',', '，', ';', '；', ':', '：', '、', ' ', '-', '—'];
-    let bare = short.trim_end_matches(ends).trim();
-    if bare.is_empty() { cut(text, MAX_TITLE_CHARS) } else { bare.to_owned() }
+/// A text that was written before, without what no Topic may hold.
+pub(super) fn visible(text: &str) -> String {
+    text.chars().filter(|c| is_visible(*c) || *c == '\n').collect()
 }
 
-/// At most `limit` characters, ending behind a word, with an ellipsis where something is missing.
-fn cut(text: &str, limit: usize) -> String {
-    let text = text.trim();
-    let Some((end, _)) = text.char_indices().nth(limit) else { return text.to_owned() };
-    let head = text.char_indices().nth(limit - 1).map_or(&text[..end], |(end, _)| &text[..end]);
-    let word = head.rfind(' ').filter(|at| *at * 2 > head.len()).map_or(head, |at| &head[..at]);
-    format!("{}…", word.trim_end())
-}
-
-/// What makes two sentences the same: their letters and digits.
+/// What makes two sentences the same: the letters and digits a reader sees.
 fn key(text: &str) -> String {
-    let letters: String = text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    let letters: String =
+        plain(text).chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     if letters.is_empty() { text.to_owned() } else { letters }
 }

@@ -10,7 +10,7 @@ use powercontext_core::stages::{
 };
 
 use super::cluster::{Document, Lexicon, Profile, groups};
-use super::compose::{Material, compose};
+use super::compose::{Material, compose, visible};
 use super::text::{Kind, Piece, pieces, readable};
 
 /// Terms of a Probe: enough to be found by, few enough to need only some of them.
@@ -66,7 +66,7 @@ pub(super) fn global(input: &GlobalInput) -> GlobalOutput {
             let evidence_ids = ids_of(&sources, &subject.members);
             let mut draft = compose(Material { lexicon: &lexicon, old: None, new, title, evidence_ids });
             if let Some(slot) = slot {
-                draft.summary.clone_from(&slot.summary);
+                draft.summary = visible(&slot.summary);
             }
             draft
         }));
@@ -84,7 +84,8 @@ pub(super) fn reconcile(input: &ReconcileInput) -> ReconcileOutput {
     let target = existing.as_ref().map(|(_, document)| lexicon.profile([document]));
     let belongs = |at: &usize| match (&input.existing, &target) {
         (Some(slot), Some(target)) => {
-            slot.title == input.creates[*at].title || lexicon.similarity(&profiles[*at], target) >= 1.0
+            visible(&slot.title) == input.creates[*at].title
+                || lexicon.similarity(&profiles[*at], target) >= 1.0
         }
         _ => false,
     };

@@ -1,12 +1,15 @@
 //! Reads what a Source says: its text fields, cut into headings, sentences, list items and code.
 //!
-//! Markdown is read only as far as it separates sentences; markers never reach a sentence. What a
-//! sentence is worth is decided in `cluster` and `compose`.
+//! Markdown is read as far as it separates sentences; block markers never reach a sentence, what is left
+//! inside a line is `inline`'s. What a sentence is worth is decided in `cluster` and `compose`.
 
 use serde_json::Value;
 
+use super::inline::{close_code, is_inside, is_part, is_visible, plain, wholes};
 use super::words::is_wide;
 
+/// The most characters of a first line that stands alone and is taken for a heading.
+const MAX_SUBJECT_CHARS: usize = 100;
 /// The most characters of one sentence; longer runs are cut at a space or a comma.
 const MAX_SENTENCE_CHARS: usize = 480;
 /// Fields of a record that hold prose, in the order they are read.
@@ -46,7 +49,8 @@ pub(super) enum Kind {
     Code,
 }
 
-/// One piece of text without Markdown markers, white space collapsed; never blank.
+/// One piece of text without block markers, control characters or, outside code, repeated white space; never
+/// blank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) kind: Kind,
@@ -111,24 +115,39 @@ fn read_unnamed(value: &Value, out: &mut String) {
 /// Cuts a text into its pieces, in order.
 pub(super) fn pieces(text: &str) -> Vec<Piece> {
     let mut reader = Reader { pieces: Vec::new(), open: String::new(), kind: Kind::Prose };
-    let mut fenced = false;
+    let mut fence: Option<&str> = None;
+    let mut in_table = false;
     let (front, body) = front_matter(text);
     if let Some(title) = front {
         reader.single(Kind::Heading, title);
     }
-    for line in body.lines() {
-        let line = line.trim();
-        if line.starts_with("```") || line.starts_with("~~~") {
+    let body = headed(body);
+    let mut lines = body.lines().peekable();
+    while let Some(raw) = lines.next() {
+        let line = raw.trim();
+        let below = lines.peek().map_or("", |next| next.trim());
+        in_table = !line.is_empty() && (in_table || line.contains('|') && is_ruler(below));
+        if let Some(mark) = ["```", "~~~"].into_iter().find(|mark| line.starts_with(mark)) {
             reader.close();
-            fenced = !fenced;
-        } else if fenced || (line.starts_with('|') && line.ends_with('|')) {
+            match fence {
+                None => fence = Some(mark),
+                Some(open) if open == mark => fence = None,
+                Some(_) => reader.code(raw),
+            }
+        } else if fence.is_some() {
+            reader.code(raw);
+        } else if in_table || (line.len() > 1 && line.starts_with('|') && line.ends_with('|')) {
             reader.close();
-            reader.single(Kind::Code, line);
-        } else if line.is_empty() || line.bytes().all(|b| matches!(b, b'-' | b'=' | b'*')) {
+            reader.code(line);
+        } else if line.is_empty() || line.bytes().all(|b| matches!(b, b'-' | b'=' | b'*' | b'_')) {
             reader.close();
+        } else if line.starts_with('[') && line.contains("]: http") {
+            reader.close(); // where a named link leads
         } else if let Some(heading) = heading(line) {
             reader.close();
             reader.single(Kind::Heading, heading);
+        } else if reader.open.is_empty() && is_underline(below) && item(line).is_none() {
+            reader.single(Kind::Heading, line);
         } else if let Some(item) = item(line) {
             reader.close();
             reader.kind = Kind::Item;
@@ -140,6 +159,33 @@ pub(super) fn pieces(text: &str) -> Vec<Piece> {
     }
     reader.close();
     reader.pieces
+}
+
+/// Marks a first line that stands alone over more text and ends like no sentence: the subject of a commit,
+/// the title of a note.
+fn headed(text: &str) -> std::borrow::Cow<'_, str> {
+    let text = text.trim_start_matches(['\u{feff}', '\n', '\r']);
+    let alone = text.split_once('\n').filter(|(first, rest)| {
+        let blank = rest.lines().next().is_some_and(|line| line.trim().is_empty());
+        let short = first.chars().nth(MAX_SUBJECT_CHARS).is_none();
+        let ends = ['.', '!', '?', ':', ',', ';', '。', '！', '？', '：', '，', '；', '|', '>', '`', '…'];
+        let marked = first.starts_with(['#', '-', '*', '+', '>', '|', '`', '~', ' ', '\t', '[', '<', '!']);
+        blank && short && !rest.trim().is_empty() && !marked && !first.trim_end().ends_with(ends)
+    });
+    match alone.filter(|(first, _)| item(first).is_none() && !first.trim().is_empty()) {
+        Some((first, rest)) => format!("# {first}\n{rest}").into(),
+        None => text.into(),
+    }
+}
+
+/// The line between a table's head and its rows.
+fn is_ruler(line: &str) -> bool {
+    line.contains('|') && line.contains('-') && line.bytes().all(|b| matches!(b, b'|' | b'-' | b':' | b' '))
+}
+
+/// The line under a heading.
+fn is_underline(line: &str) -> bool {
+    line.len() >= 3 && (line.bytes().all(|b| b == b'=') || line.bytes().all(|b| b == b'-'))
 }
 
 /// Takes the front matter off a text; of its fields only the title is text.
@@ -161,9 +207,12 @@ pub(super) fn join(out: &mut String, next: &str) {
     out.push_str(next);
 }
 
-/// Whether no space is written where `next` follows `before`.
+/// Whether no space is written where `next` follows `before`. Quotation marks are as wide as their text.
 pub(super) fn is_wide_edge(before: &str, next: &str) -> bool {
-    before.chars().next_back().is_some_and(is_wide) || next.chars().next().is_some_and(is_wide)
+    let quoting = |c: &char| matches!(c, '“' | '”' | '…');
+    let last = before.chars().rev().find(|c| !quoting(c));
+    let first = next.chars().find(|c| !quoting(c));
+    last.is_some_and(is_wide) || first.is_some_and(is_wide)
 }
 
 struct Reader {
@@ -175,17 +224,31 @@ struct Reader {
 impl Reader {
     fn single(&mut self, kind: Kind, line: &str) {
         let text = clean(line);
-        let parts = bounded(&text).into_iter();
-        self.pieces.extend(parts.map(|part| Piece { kind, opens: true, text: part.to_owned() }));
+        self.push(kind, bounded(&text));
+    }
+
+    fn code(&mut self, line: &str) {
+        let visible = |c: char| if c == '\t' { ' ' } else { c };
+        let line: String = line.chars().map(visible).filter(|c| is_visible(*c)).collect();
+        let line = line.trim_end();
+        if !line.is_empty() {
+            let letters: Vec<char> = line.chars().collect();
+            let parts = letters.chunks(MAX_SENTENCE_CHARS).map(|part| part.iter().collect::<String>());
+            self.pieces.extend(parts.map(|text| Piece { kind: Kind::Code, opens: true, text }));
+        }
     }
 
     fn close(&mut self) {
         let text = clean(&std::mem::take(&mut self.open));
         let kind = std::mem::replace(&mut self.kind, Kind::Prose);
-        let parts = sentences(&text).into_iter().flat_map(bounded).enumerate();
-        self.pieces.extend(parts.map(|(place, part)| Piece {
+        self.push(kind, sentences(&text).into_iter().flat_map(bounded).collect());
+    }
+
+    fn push(&mut self, kind: Kind, parts: Vec<&str>) {
+        let shown = parts.into_iter().filter(|part| !plain(part).is_empty()).enumerate();
+        self.pieces.extend(shown.map(|(place, part)| Piece {
             kind,
-            opens: place == 0,
+            opens: place == 0 || kind == Kind::Heading,
             text: part.to_owned(),
         }));
     }
@@ -194,7 +257,10 @@ impl Reader {
 fn heading(line: &str) -> Option<&str> {
     let rest = line.trim_start_matches('#');
     let level = line.len() - rest.len();
-    let text = rest.trim().trim_end_matches('#').trim();
+    let text = rest.trim();
+    // Closing marks stand apart: `C#` is a name.
+    let unclosed = text.trim_end_matches('#');
+    let text = if unclosed.is_empty() || unclosed.ends_with(' ') { unclosed.trim() } else { text };
     let bold = line.strip_prefix("**").and_then(|rest| rest.strip_suffix("**"));
     match bold {
         Some(text) if !text.contains("**") && !text.is_empty() => Some(text),
@@ -216,42 +282,62 @@ fn item(line: &str) -> Option<&str> {
     Some(unboxed.unwrap_or(rest).trim())
 }
 
-/// Collapses white space, drops control characters and emphasis markers.
+/// Collapses white space, drops control characters, strong emphasis and marks without a partner.
 fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut gap = false;
     for c in text.chars() {
         if c.is_whitespace() || c.is_control() {
             gap = !out.is_empty();
-        } else {
+        } else if is_visible(c) {
             if std::mem::take(&mut gap) {
                 out.push(' ');
             }
             out.push(c);
         }
     }
-    if out.contains("**") { out.replace("**", "") } else { out }
+    let out = if out.contains('`') { close_code(&out) } else { out };
+    if out.contains("**") { without_strong(&out) } else { out }
 }
 
-/// Cuts a paragraph behind its full stops.
+/// Drops `**` outside code.
+fn without_strong(text: &str) -> String {
+    let spans = wholes(text);
+    let mut out = String::with_capacity(text.len());
+    let mut from = 0;
+    for (at, mark) in text.match_indices("**") {
+        if !is_part(&spans, at) {
+            out.push_str(&text[from..at]);
+            from = at + mark.len();
+        }
+    }
+    out + &text[from..]
+}
+
+/// Cuts a paragraph behind its full stops, never inside code, a link or an address.
 fn sentences(text: &str) -> Vec<&str> {
+    let spans = wholes(text);
     let mut found = Vec::new();
     let mut start = 0;
-    let mut characters = text.char_indices().peekable();
-    while let Some((at, c)) = characters.next() {
-        let end = at + c.len_utf8();
+    for (at, c) in text.char_indices() {
+        let mut end = at + c.len_utf8();
         let stop = match c {
             '。' | '！' | '？' | '；' => {
-                !characters.peek().is_some_and(|(_, next)| "”」』）。！？".contains(*next))
+                !text[end..].chars().next().is_some_and(|next| "”」』）。！？".contains(next))
             }
             '”' | '」' | '』' | '）' => text[..at].ends_with(['。', '！', '？']),
             '.' | '!' | '?' => {
-                characters.peek().is_none_or(|(_, next)| *next == ' ')
-                    && !(c == '.' && abbreviated(&text[start..at], &text[end..]))
+                let closing = |c: char| matches!(c, '"' | '\'' | ')' | ']' | '*' | '_' | '”' | '’');
+                let rest = text[end..].trim_start_matches(closing);
+                let closed = text.len() - rest.len();
+                let stop = (rest.is_empty() || rest.starts_with(' '))
+                    && !(c == '.' && at >= start && abbreviated(&text[start..at], rest));
+                end = if stop { closed } else { end };
+                stop && !(c != '.' && rest.trim_start().starts_with(char::is_lowercase))
             }
             _ => false,
         };
-        if stop {
+        if stop && at >= start && !is_inside(&spans, at) && !is_inside(&spans, end) {
             push_trimmed(&mut found, &text[start..end]);
             start = end;
         }
@@ -262,11 +348,17 @@ fn sentences(text: &str) -> Vec<&str> {
 
 /// Whether a full stop belongs to the word before it.
 fn abbreviated(before: &str, after: &str) -> bool {
-    let word = before.rsplit(' ').next().unwrap_or("");
-    let known = ["e.g", "i.e", "etc", "vs", "cf", "approx", "no", "fig", "mr", "dr"];
-    let small = after.trim_start().chars().next().is_some_and(char::is_lowercase);
+    let word = before.rsplit([' ', '(', '[']).next().unwrap_or("");
+    let known = [
+        "e.g", "i.e", "etc", "vs", "cf", "approx", "fig", "mr", "mrs", "ms", "dr", "prof", "st", "bzw", "z.b",
+    ];
+    let next = after.trim_start().chars().next();
+    let counted = word.eq_ignore_ascii_case("no") && next.is_some_and(|c| c.is_ascii_digit());
+    let initial = word.len() == 1 && word.bytes().all(|b| b.is_ascii_uppercase());
     word.is_empty()
-        || small
+        || next.is_some_and(char::is_lowercase)
+        || counted
+        || initial
         || known.contains(&word.to_lowercase().as_str())
         || (word.len() <= 2 && word.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -278,17 +370,19 @@ fn push_trimmed<'a>(found: &mut Vec<&'a str>, text: &'a str) {
     }
 }
 
-/// Cuts a run that is too long for a sentence, behind a space or comma where there is one.
+/// Cuts a run that is too long for a sentence, behind a space or comma where there is one, and inside code,
+/// a link or an address only when that alone is too long.
 fn bounded(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some((limit, _)) = rest.char_indices().nth(MAX_SENTENCE_CHARS) {
-        let head = &rest[..limit];
-        let cut = head
-            .char_indices()
-            .rev()
-            .find(|(_, c)| matches!(c, ' ' | '，' | '、' | ',' | ';' | '：'))
-            .map_or(limit, |(at, c)| at + c.len_utf8());
+        let spans = wholes(&rest[..rest.floor_char_boundary(2 * limit)]);
+        let places = rest[..limit].char_indices().rev().filter_map(|(at, c)| match c {
+            ' ' | '，' | '、' | '：' | '；' => Some(at + c.len_utf8()),
+            _ => None,
+        });
+        let free = |place: &usize| !is_inside(&spans, *place);
+        let cut = places.clone().find(free).or_else(|| places.clone().next()).unwrap_or(limit);
         push_trimmed(&mut parts, &rest[..cut]);
         rest = &rest[cut..];
     }

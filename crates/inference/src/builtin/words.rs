@@ -82,6 +82,11 @@ pub(super) fn prior(term: &str) -> f32 {
     }
 }
 
+/// Whether an English word only holds others together.
+pub(super) fn is_function_word(word: &str) -> bool {
+    listed(&word.to_lowercase()) == Some(0.0)
+}
+
 /// Whether a character is written in Han script (the common blocks).
 pub(super) fn is_han(c: char) -> bool {
     matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{323af}' | '々')
