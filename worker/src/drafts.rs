@@ -10,6 +10,7 @@ use std::fmt;
 use powercontext_core::stages::TopicDraft;
 use powercontext_core::topic::{MAX_DETAIL_CHARS, MAX_SUMMARY_CHARS, MAX_TITLE_CHARS, TopicContent};
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 use serde_json::{Value, json};
 
 /// Why an answer was refused; the stable word of it in logs.
@@ -18,8 +19,10 @@ pub enum Reason {
     /// Not one JSON object of the stage's shape: bad JSON, prose around it, duplicate, unknown or
     /// missing fields, wrong types.
     InvalidJson,
-    /// A text is blank or contains a null character.
+    /// A text is blank.
     BlankText,
+    /// A text contains a control character other than a tab or a line feed.
+    ControlCharacter,
     /// A text is over its limit.
     TooLong,
     /// An entry names no evidence.
@@ -32,8 +35,6 @@ pub enum Reason {
     WrongCount,
     /// Evidence of the request is missing from the answer (TM-117).
     MissingEvidence,
-    /// An existing Topic is rewritten although the request had none.
-    NoTarget,
 }
 
 impl Reason {
@@ -43,13 +44,13 @@ impl Reason {
         match self {
             Self::InvalidJson => "invalid_json",
             Self::BlankText => "blank_text",
+            Self::ControlCharacter => "control_character",
             Self::TooLong => "too_long",
             Self::NoEvidence => "no_evidence",
             Self::RepeatedEvidence => "repeated_evidence",
             Self::UnknownEvidence => "unknown_evidence",
             Self::WrongCount => "wrong_count",
             Self::MissingEvidence => "missing_evidence",
-            Self::NoTarget => "no_target",
         }
     }
 }
@@ -60,19 +61,32 @@ impl fmt::Display for Reason {
     }
 }
 
+/// The most characters (Unicode scalar values) of a [`Problem`]'s text.
+pub const MAX_PROBLEM_CHARS: usize = 500;
+
 /// A refused answer: the reason for logs and the words for the model's next try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// What is logged.
     pub reason: Reason,
-    /// What the model is told; may quote its own answer and is never logged.
-    pub text: String,
+    text: String,
 }
 
 impl Problem {
-    /// A problem with its words.
+    /// A problem with its words: ours alone, nothing that the model wrote. What is longer than
+    /// [`MAX_PROBLEM_CHARS`] is cut off.
     pub fn new(reason: Reason, text: impl Into<String>) -> Self {
-        Self { reason, text: text.into() }
+        let mut text = text.into();
+        if let Some((end, _)) = text.char_indices().nth(MAX_PROBLEM_CHARS) {
+            text.truncate(end);
+        }
+        Self { reason, text }
+    }
+
+    /// What the model is told.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
     }
 }
 
@@ -87,9 +101,34 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     serde_json::from_str(text).map_err(|error| {
         Problem::new(
             Reason::InvalidJson,
-            format!("the answer is not exactly one JSON object of the schema: {error}"),
+            format!(
+                "the answer is not exactly one JSON object of the schema: {} at line {} column {}",
+                misread(&error),
+                error.line(),
+                error.column()
+            ),
         )
     })
+}
+
+/// What kind of mistake the reader met. The reader's own message may quote the answer at any length,
+/// so only its first words are looked at.
+fn misread(error: &serde_json::Error) -> &'static str {
+    match error.classify() {
+        Category::Io | Category::Syntax => "it is not valid JSON",
+        Category::Eof => "it ends too early",
+        Category::Data => {
+            let message = error.to_string();
+            let known = [
+                ("unknown field", "it has a field that the schema does not have"),
+                ("missing field", "it lacks a field of the schema"),
+                ("duplicate field", "it repeats a field"),
+                ("invalid type", "it has a value of the wrong type"),
+            ];
+            let met = known.iter().find(|(start, _)| message.starts_with(start));
+            met.map_or("it has a value that the schema does not allow", |(_, words)| words)
+        }
+    }
 }
 
 /// Checks the texts of a draft and the evidence it cites (TM-043, B-26).
@@ -105,13 +144,20 @@ pub fn check_draft(place: &str, draft: &TopicDraft, known: &HashSet<&str>) -> Re
     check_ids(place, &draft.evidence_ids, known)
 }
 
-/// Checks that a text is usable: not blank, no null character, within its limit of characters.
+/// Checks that a text is usable: not blank, no control character but tab and line feed, within its
+/// limit of characters.
 ///
 /// # Errors
 /// The [`Problem`] with the text.
 pub fn check_text(place: &str, field: &str, text: &str, limit: usize) -> Result<(), Problem> {
-    if text.trim().is_empty() || text.contains('\0') {
+    if text.trim().is_empty() {
         return Err(Problem::new(Reason::BlankText, format!("{place}: `{field}` must not be blank")));
+    }
+    if text.bytes().any(|byte| byte < b' ' && byte != b'\t' && byte != b'\n') {
+        return Err(Problem::new(
+            Reason::ControlCharacter,
+            format!("{place}: `{field}` must have no control character but tab and line feed"),
+        ));
     }
     if text.len() > limit && text.chars().count() > limit {
         return Err(Problem::new(
@@ -261,7 +307,7 @@ mod tests {
     fn a_draft_needs_text_in_every_field() {
         // B-26, TM-043
         assert_eq!(reason(&draft(&["s1"])), None);
-        for blank in ["", " \n\t", "\u{3000}", "a\0b"] {
+        for blank in ["", " \n\t", "\u{3000}"] {
             assert_eq!(
                 reason(&TopicDraft { title: blank.into(), ..draft(&["s1"]) }),
                 Some(Reason::BlankText)
@@ -275,6 +321,45 @@ mod tests {
                 Some(Reason::BlankText)
             );
         }
+    }
+
+    #[test]
+    fn no_text_holds_a_control_character_but_tab_and_line_feed() {
+        // B-26
+        type Field = fn(TopicDraft, String) -> TopicDraft;
+        let fields: [Field; 3] = [
+            |draft, text| TopicDraft { title: text, ..draft },
+            |draft, text| TopicDraft { summary: text, ..draft },
+            |draft, text| TopicDraft { detail: text, ..draft },
+        ];
+        for code in 0_u8..32 {
+            let expected = (!matches!(code, b'\t' | b'\n')).then_some(Reason::ControlCharacter);
+            for field in fields {
+                let text = format!("a{}b", char::from(code));
+                assert_eq!(reason(&field(draft(&["s1"]), text)), expected, "{code}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_problem_is_short_and_quotes_nothing_of_the_answer() {
+        // TM-033, TM-228
+        let long = "zephyrine".repeat(100_000);
+        for (text, words) in [
+            (format!(r#"{{"{long}":1}}"#), "a field that the schema does not have"),
+            (format!(r#"{{"probes":"{long}"}}"#), "a value of the wrong type"),
+            (format!(r#"{{"probes":[{{"query":"q","{long}":1}}]}}"#), "a field that"),
+            (format!(r#"{{"probes":[{{"query":"{long}"}}]}}"#), "lacks a field"),
+            (format!("{long} {{}}"), "not valid JSON"),
+            (format!(r#"{{"{long}"#), "ends too early"),
+            (r#"{"probes":[],"probes":[]}"#.into(), "repeats a field"),
+        ] {
+            let problem = parse::<ProbeOutput>(&text).unwrap_err();
+            assert!(problem.text().chars().count() <= MAX_PROBLEM_CHARS, "{}", problem.text());
+            assert!(!problem.text().contains("zephyrine"), "{}", problem.text());
+            assert!(problem.text().contains(words), "{}", problem.text());
+        }
+        assert_eq!(Problem::new(Reason::TooLong, "漢".repeat(501)).text(), "漢".repeat(500));
     }
 
     #[test]

@@ -21,6 +21,10 @@ use crate::drafts::{self, Problem, Reason};
 use crate::failure::WindowError;
 use crate::progress::Progress;
 
+/// Tokens kept free in every request for being asked again: the problem's words, what a provider
+/// puts around them and [`OMITTED_ANSWER`].
+const CORRECTION_TOKENS: u64 = 1_024;
+
 /// Stands for a refused answer that leaves no room for itself in the next request.
 const OMITTED_ANSWER: &str = "(left out: too long)";
 
@@ -60,10 +64,26 @@ impl Question {
             .saturating_add(tokens::estimate(&self.input.to_string()))
     }
 
-    /// Whether the request and its answer fit the model's context (TM-033).
+    /// Tokens of the request, its answer and a correction without the refused answer (TM-033).
+    fn tokens(&self, settings: &WorkerSettings) -> u64 {
+        self.input_tokens().saturating_add(CORRECTION_TOKENS).saturating_add(settings.output_reserve())
+    }
+
+    /// Whether the request, its answer and a correction fit the model's context (TM-033).
     #[must_use]
     pub fn fits(&self, settings: &WorkerSettings) -> bool {
-        self.input_tokens().saturating_add(settings.output_reserve()) <= settings.context_window_tokens
+        self.tokens(settings) <= settings.context_window_tokens
+    }
+
+    /// Hands a refused answer back. The retry transcript counts too: an answer that does not fit is
+    /// left out, and without it a question that fitted still does (TM-061).
+    fn correction(&self, answer: String, problem: &Problem, settings: &WorkerSettings) -> Correction {
+        let total = self.tokens(settings).saturating_add(tokens::estimate(&answer));
+        let fits = total <= settings.context_window_tokens;
+        Correction {
+            answer: if fits { answer } else { OMITTED_ANSWER.to_owned() },
+            problem: problem.text().to_owned(),
+        }
     }
 }
 
@@ -105,7 +125,7 @@ impl Asker<'_> {
                         "the model's answer broke the output contract"
                     );
                     refused = problem.reason;
-                    correction = Some(self.correction(question, answer, problem));
+                    correction = Some(question.correction(answer, &problem, self.settings));
                 }
             }
         }
@@ -135,33 +155,71 @@ impl Asker<'_> {
             correction,
             max_output_tokens: self.settings.output_reserve(),
         };
+        // Counted before the answer: one that never comes may have to be paid for all the same.
+        self.progress.asked();
         match self.generator.generate(&request).await {
             Ok(generation) => {
-                self.progress.answered(Some(generation.usage));
+                self.progress.spent(generation.usage);
                 Ok(generation.text)
             }
             Err(source) => {
-                if provider_answered(source.code()) {
-                    self.progress.answered(source.usage());
-                }
+                self.progress.spent(source.usage().unwrap_or_default());
                 Err(WindowError::Generation { stage: question.stage, source })
             }
         }
     }
-
-    /// The retry transcript counts too: an answer that no longer fits is left out (TM-061).
-    fn correction(&self, question: &Question, answer: String, problem: Problem) -> Correction {
-        let total = question
-            .input_tokens()
-            .saturating_add(tokens::estimate(&answer))
-            .saturating_add(tokens::estimate(&problem.text))
-            .saturating_add(self.settings.output_reserve());
-        let fits = total <= self.settings.context_window_tokens;
-        Correction { answer: if fits { answer } else { OMITTED_ANSWER.to_owned() }, problem: problem.text }
-    }
 }
 
-/// Whether a failed request reached a provider that answered it.
-fn provider_answered(code: ErrorCode) -> bool {
-    !matches!(code, ErrorCode::GenerationTimeout | ErrorCode::GenerationUnreachable)
+#[cfg(test)]
+mod tests {
+    use powercontext_core::history::HistoryPolicy;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::drafts::MAX_PROBLEM_CHARS;
+
+    fn settings(context_window_tokens: u64) -> WorkerSettings {
+        WorkerSettings {
+            source_window_limit: 10,
+            history: HistoryPolicy::default(),
+            generation_max_requests: 2,
+            context_window_tokens,
+        }
+    }
+
+    fn question(words: usize) -> Question {
+        let input = json!({"sources": "漢 word ".repeat(words)});
+        Question { stage: Stage::Probe, instructions: "Read.", schema: json!({}), input }
+    }
+
+    #[test]
+    fn the_allowance_holds_the_longest_problem_and_what_stands_around_it() {
+        // TM-033
+        let around = "That answer was not accepted: . Give the complete corrected JSON object.";
+        let longest = "a`9Z".repeat(MAX_PROBLEM_CHARS / 4);
+        let total = [around, &longest, OMITTED_ANSWER].map(tokens::estimate).iter().sum::<u64>();
+        assert!(total <= CORRECTION_TOKENS, "{total}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_corrected_request_of_a_question_that_fits_never_exceeds_the_context(
+            words in 0_usize..3_000, room in 0_u64..4_000, answer in "[a-z漢{}\": ]{0,3000}",
+        ) {
+            // TM-033, TM-061
+            let question = question(words);
+            // Around the very edge of what fits.
+            let context = (question.input_tokens() + room) * 10 / 9;
+            let settings = settings(context);
+            prop_assume!(question.fits(&settings));
+            let problem = Problem::new(Reason::InvalidJson, "`".repeat(2 * MAX_PROBLEM_CHARS));
+            let correction = question.correction(answer, &problem, &settings);
+            let sent = question.input_tokens()
+                + tokens::estimate(&correction.answer)
+                + tokens::estimate(&correction.problem)
+                + settings.output_reserve();
+            prop_assert!(sent <= context, "{sent} of {context}");
+        }
+    }
 }

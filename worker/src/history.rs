@@ -15,9 +15,6 @@ use powercontext_store::{Store, StoreError, topics};
 
 use crate::WorkerSettings;
 
-/// The most Topics one recall returns (TM-144).
-const RECALL_LIMIT: usize = 20;
-
 /// An existing Topic at the exact Revision that this run works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Current {
@@ -31,7 +28,7 @@ pub struct Current {
 pub(crate) async fn recall(store: &Store, scope: &ScopeId, text: &str) -> Result<Vec<Fused>, StoreError> {
     let mut lists = Vec::new();
     for query in analyzer::bounded_queries(text) {
-        lists.push(topics::recall(store, scope, &query, RECALL_LIMIT).await?);
+        lists.push(topics::recall(store, scope, &query, history::MAX_CANDIDATES).await?);
     }
     Ok(fusion::combine(&lists))
 }
@@ -57,14 +54,6 @@ pub(crate) async fn load(
     scope: &ScopeId,
     ids: &[ArtifactId],
 ) -> Result<Vec<Current>, StoreError> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut found: Vec<Current> = topics::current(store, scope, ids)
-        .await?
-        .into_iter()
-        .map(|(topic, content)| Current { topic, content })
-        .collect();
-    found.sort_by_key(|current| ids.iter().position(|id| *id == current.topic.artifact_id));
-    Ok(found)
+    let found = topics::current(store, scope, ids).await?;
+    Ok(found.into_iter().map(|(topic, content)| Current { topic, content }).collect())
 }

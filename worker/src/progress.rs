@@ -77,11 +77,15 @@ impl Progress {
         state.outcome.counts.sources = count(sources);
     }
 
-    /// Notes one provider request that was answered, well or not.
-    pub(crate) fn answered(&self, usage: Option<Usage>) {
-        let usage = usage.unwrap_or_default();
+    /// Notes one provider request that is about to be sent.
+    pub(crate) fn asked(&self) {
         let counts = &mut self.state().outcome.counts;
         counts.requests = counts.requests.saturating_add(1);
+    }
+
+    /// Notes the tokens that a provider counted for a request.
+    pub(crate) fn spent(&self, usage: Usage) {
+        let counts = &mut self.state().outcome.counts;
         counts.input_tokens = counts.input_tokens.saturating_add(usage.input_tokens);
         counts.output_tokens = counts.output_tokens.saturating_add(usage.output_tokens);
     }

@@ -46,9 +46,6 @@ pub fn question(input: &ReconcileInput) -> Result<Question, WindowError> {
 /// The first [`Problem`] found.
 pub fn check(output: &ReconcileOutput, input: &ReconcileInput) -> Result<(), Problem> {
     let known: HashSet<&str> = ids_of(&input.creates).collect();
-    if output.update.is_some() && input.existing.is_none() {
-        return Err(Problem::new(Reason::NoTarget, "`update` must be null because `existing` is null"));
-    }
     if output.creates.len() > input.creates.len() {
         return Err(Problem::new(
             Reason::WrongCount,
@@ -145,7 +142,7 @@ impl Round {
     /// The model's input for a group, or `None` when the group needs no call.
     fn input(&self, group: &Group) -> Option<ReconcileInput> {
         let id = group.existing.as_ref()?;
-        Some(ReconcileInput { creates: self.drafts(group), existing: Some(self.existing(id)?) })
+        Some(ReconcileInput { creates: self.drafts(group), existing: self.existing(id)? })
     }
 
     fn drafts(&self, group: &Group) -> Vec<TopicDraft> {
@@ -172,22 +169,25 @@ impl Round {
     }
 
     /// Folds a rewrite into the one this round already has, keeping both evidences; otherwise it is
-    /// a rewrite of its own, unless it changes nothing (TM-122).
+    /// a rewrite of its own. One that leaves the Topic as it is stored is dropped (TM-122).
     fn update(&mut self, id: &ArtifactId, update: TopicDraft) {
-        let planned = self.plan.updates.iter_mut().find(|planned| &planned.target.topic.artifact_id == id);
-        match (planned, self.targets.get(id)) {
-            (Some(planned), _) => {
-                let mut evidence = std::mem::take(&mut planned.draft.evidence_ids);
-                evidence.extend(update.evidence_ids.iter().cloned());
-                let mut seen = HashSet::new();
-                evidence.retain(|id| seen.insert(id.clone()));
-                planned.draft = TopicDraft { evidence_ids: evidence, ..update };
-            }
-            (None, Some(target)) if drafts::content(&update) != target.content => {
-                self.plan.updates.push(PlannedUpdate { target: target.clone(), draft: update });
-            }
-            (None, _) => {}
+        let updates = &mut self.plan.updates;
+        let place = updates.iter().position(|planned| &planned.target.topic.artifact_id == id);
+        let planned = place.map(|place| updates.remove(place));
+        let Some(target) = planned.as_ref().map(|planned| &planned.target).or(self.targets.get(id)) else {
+            return;
+        };
+        if drafts::content(&update) == target.content {
+            return;
         }
+        let mut evidence_ids =
+            planned.as_ref().map_or_else(Vec::new, |planned| planned.draft.evidence_ids.clone());
+        evidence_ids.extend(update.evidence_ids);
+        let mut seen = HashSet::new();
+        evidence_ids.retain(|id| seen.insert(id.clone()));
+        let draft = TopicDraft { evidence_ids, ..update };
+        let update = PlannedUpdate { target: target.clone(), draft };
+        updates.insert(place.unwrap_or(updates.len()), update);
     }
 }
 
@@ -208,15 +208,15 @@ mod tests {
         }
     }
 
-    fn input(existing: bool) -> ReconcileInput {
+    fn input() -> ReconcileInput {
         ReconcileInput {
             creates: vec![draft("b", &["s1", "s2"]), draft("c", &["s3"])],
-            existing: existing.then(|| slot(1, "d", "s", "d")),
+            existing: slot(1, "d", "s", "d"),
         }
     }
 
-    fn reason(output: ReconcileOutput, existing: bool) -> Option<Reason> {
-        check(&output, &input(existing)).err().map(|problem| problem.reason)
+    fn reason(output: ReconcileOutput) -> Option<Reason> {
+        check(&output, &input()).err().map(|problem| problem.reason)
     }
 
     fn current(name: &str) -> Current {
@@ -234,26 +234,24 @@ mod tests {
     fn the_answer_carries_exactly_the_evidence_of_the_group() {
         // TM-117
         let all = ReconcileOutput { update: Some(draft("d2", &["s1", "s2", "s3"])), creates: vec![] };
-        assert_eq!(reason(all, true), None);
+        assert_eq!(reason(all), None);
         let split =
             ReconcileOutput { update: Some(draft("d2", &["s1", "s2"])), creates: vec![draft("c", &["s3"])] };
-        assert_eq!(reason(split, true), None);
+        assert_eq!(reason(split), None);
         let lost = ReconcileOutput { update: Some(draft("d2", &["s1", "s3"])), creates: vec![] };
-        assert_eq!(reason(lost, true), Some(Reason::MissingEvidence));
+        assert_eq!(reason(lost), Some(Reason::MissingEvidence));
         let nothing = ReconcileOutput { update: None, creates: vec![] };
-        assert_eq!(reason(nothing, true), Some(Reason::MissingEvidence));
+        assert_eq!(reason(nothing), Some(Reason::MissingEvidence));
         let invented =
             ReconcileOutput { update: Some(draft("d2", &["s1", "s2", "s3", "s4"])), creates: vec![] };
-        assert_eq!(reason(invented, true), Some(Reason::UnknownEvidence));
+        assert_eq!(reason(invented), Some(Reason::UnknownEvidence));
     }
 
     #[test]
-    fn an_answer_can_neither_invent_a_target_nor_multiply_topics() {
+    fn an_answer_cannot_multiply_topics() {
         // TM-117, TM-118
-        let target = ReconcileOutput { update: Some(draft("d2", &["s1", "s2", "s3"])), creates: vec![] };
-        assert_eq!(reason(target, false), Some(Reason::NoTarget));
         let more = vec![draft("x", &["s1"]), draft("y", &["s2"]), draft("z", &["s3"])];
-        assert_eq!(reason(ReconcileOutput { update: None, creates: more }, true), Some(Reason::WrongCount));
+        assert_eq!(reason(ReconcileOutput { update: None, creates: more }), Some(Reason::WrongCount));
     }
 
     #[test]
@@ -262,7 +260,7 @@ mod tests {
         let planned = PlannedUpdate { target: current("d"), draft: draft("d1", &["s4", "s1"]) };
         let mut round = round(Plan { updates: vec![planned], creates: vec![draft("b", &["s1", "s2"])] });
         let group = Group { existing: Some(current("d").topic.artifact_id), creates: vec![0] };
-        assert_eq!(round.input(&group).unwrap().existing.unwrap().title, "d1");
+        assert_eq!(round.input(&group).unwrap().existing.title, "d1");
         let output = ReconcileOutput { update: Some(draft("d2", &["s2", "s1"])), creates: vec![] };
         assert!(round.apply(&group, output).is_empty());
         assert_eq!(round.plan.updates.len(), 1);
@@ -277,6 +275,19 @@ mod tests {
         let output = ReconcileOutput { update: Some(draft("d", &["s1"])), creates: vec![] };
         assert!(round.apply(&group, output).is_empty());
         assert!(round.plan.updates.is_empty());
+    }
+
+    #[test]
+    fn a_folded_rewrite_that_leaves_the_topic_as_it_is_stored_is_no_update() {
+        // B-16, TM-122
+        let other = PlannedUpdate { target: current("e"), draft: draft("e1", &["s3"]) };
+        let planned = PlannedUpdate { target: current("d"), draft: draft("d1", &["s4"]) };
+        let plan = Plan { updates: vec![planned, other.clone()], creates: vec![draft("b", &["s1"])] };
+        let mut round = round(plan);
+        let group = Group { existing: Some(current("d").topic.artifact_id), creates: vec![0] };
+        let output = ReconcileOutput { update: Some(draft("d", &["s1"])), creates: vec![] };
+        assert!(round.apply(&group, output).is_empty());
+        assert_eq!(round.plan.updates, [other]);
     }
 
     proptest! {
@@ -295,7 +306,7 @@ mod tests {
                 update: update.as_ref().map(with),
                 creates: creates.iter().map(with).collect(),
             };
-            prop_assert_eq!(check(&output, &input(true)).is_ok(), expected);
+            prop_assert_eq!(check(&output, &input()).is_ok(), expected);
         }
     }
 }

@@ -20,7 +20,7 @@ fn global(drafts: Value) -> Reply {
 
 #[tokio::test]
 async fn a_model_that_breaks_the_contract_twice_changes_nothing_and_shows_in_the_budget() {
-    // TM-043, TM-061, TM-064, TM-073, TM-221, B-26
+    // TM-043, TM-061, TM-064, TM-073, TM-221, B-26, TM-059, TM-063
     let long = "x".repeat(513);
     let bad_globals: Vec<(&str, String)> = vec![
         ("prose", format!("Sure! {}", json!({"updates": [], "new_topics": []}))),
@@ -139,6 +139,49 @@ async fn quota_that_is_used_up_ends_the_frontier_before_the_call() {
     assert_eq!(again.error_code, Some(ErrorCode::WindowProviderBudgetExceeded));
     assert!(model.stages().is_empty());
     assert_eq!(world.cursor().await, Position::new(0));
+}
+
+#[tokio::test]
+async fn after_a_failure_a_retry_publishes_as_always_and_the_tail_follows() {
+    // TM-070
+    let mut world = World::new().await;
+    world.settings.source_window_limit = 2;
+    world.capture(&["alpha one", "alpha two", "alpha three"]).await;
+    for attempt in 1..=2 {
+        let (outcome, _) = world.work(vec![text("no"), text("no")]).await;
+        assert_eq!(outcome.ending, Ending::Transient);
+        assert_eq!(world.budget(0).await.unwrap().attempts, attempt);
+    }
+    let (outcome, _) = world.work(vec![probe("alpha"), creates(json!([draft("alpha", &["s1"])]))]).await;
+    assert_eq!((outcome.ending, outcome.counts.created), (Ending::Done, 1));
+    assert_eq!((world.cursor().await, world.budget(0).await), (Position::new(2), None));
+    let (outcome, _) = world.work(vec![probe("alpha"), creates(json!([]))]).await;
+    assert_eq!((outcome.ending, outcome.counts.sources), (Ending::Done, 1));
+    assert_eq!(world.cursor().await, Position::new(3));
+    assert!(world.pending().await.is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_that_merges_splits_retires_or_deletes_is_no_answer() {
+    // TM-125
+    for operation in ["merge", "merges", "split", "splits", "retire", "retires", "delete", "deletes"] {
+        let world = World::new().await;
+        world.capture(&["alpha"]).await;
+        world.work(vec![probe("alpha"), creates(json!([draft("alpha", &["s1"])]))]).await;
+        world.capture(&["alpha again"]).await;
+        let before = world.durable().await;
+        let bad = || {
+            Reply::From(Box::new(move |input| {
+                let slots = input["slots"].as_array().unwrap().len();
+                let mut answer = json!({"updates": vec![json!(null); slots], "new_topics": []});
+                answer[operation] = json!([1]);
+                answer.to_string()
+            }))
+        };
+        let (outcome, _) = world.work(vec![probe("alpha"), bad(), bad()]).await;
+        assert_eq!(outcome.error_code, Some(ErrorCode::InvalidOutput), "{operation}");
+        assert_eq!(world.durable().await, before, "{operation}");
+    }
 }
 
 #[tokio::test]

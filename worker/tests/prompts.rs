@@ -45,7 +45,7 @@ fn questions() -> Vec<Question> {
             detail: "The lease lasts 15 s.".into(),
             evidence_ids: vec!["s1".into()],
         }],
-        existing: Some(global::slot(1, "Lease", "How long a lease lasts.", "It lasts 10 s.")),
+        existing: global::slot(1, "Lease", "How long a lease lasts.", "It lasts 10 s."),
     };
     vec![
         probe::question(&evidence()).unwrap(),

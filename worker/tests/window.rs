@@ -36,7 +36,7 @@ async fn each_topic_keeps_only_the_evidence_it_used() {
 
 #[tokio::test]
 async fn an_update_keeps_the_identity_and_is_offered_without_it() {
-    // TM-045, TM-095, TM-121, TM-123, TM-127
+    // TM-045, TM-095, TM-121, TM-123, TM-127, TM-011, TM-119
     let world = World::new().await;
     world.capture(&["alpha one"]).await;
     world.work(vec![probe("alpha"), creates(json!([draft("alpha", &["s1"])]))]).await;
@@ -58,7 +58,7 @@ async fn an_update_keeps_the_identity_and_is_offered_without_it() {
 
 #[tokio::test]
 async fn a_window_that_changes_nothing_still_moves_the_cursor() {
-    // TM-122, TM-128
+    // TM-122, TM-128, TM-087
     let world = World::new().await;
     world.capture(&["alpha one"]).await;
     world.work(vec![probe("alpha"), creates(json!([draft("alpha", &["s1"])]))]).await;
@@ -81,7 +81,7 @@ async fn a_window_that_changes_nothing_still_moves_the_cursor() {
 
 #[tokio::test]
 async fn a_worker_takes_one_window_and_leaves_the_tail() {
-    // TM-002, TM-026, TM-166, TM-167
+    // TM-002, TM-026, TM-166, TM-167, TM-023
     let mut world = World::new().await;
     world.settings.source_window_limit = 2;
     world.capture(&["alpha one", "alpha two", "alpha three"]).await;
@@ -137,7 +137,7 @@ async fn new_topics_about_an_existing_one_become_one_update_of_it() {
     let inputs = model.reconcile_inputs();
     assert_eq!(inputs.len(), 1, "the lone new Topic needs no call");
     assert_eq!(inputs[0].creates.len(), 2);
-    assert_eq!(inputs[0].existing.as_ref().map(|slot| slot.title.as_str()), Some("alpha lease"));
+    assert_eq!(inputs[0].existing.title, "alpha lease");
     let updated = world.topics("alpha").await.remove(0);
     assert_eq!(updated.topic.artifact_id, old.topic.artifact_id);
     assert_eq!(source_ids(&updated), ["src_2", "src_3"]);
@@ -156,7 +156,7 @@ async fn a_new_topic_about_a_topic_that_this_round_rewrites_is_folded_into_that_
     let (outcome, model) =
         world.work(vec![probe("alpha"), updates("alpha lease", rewrite, new), answer(folded)]).await;
     assert_eq!((outcome.ending, outcome.counts.created, outcome.counts.updated), (Ending::Done, 0, 1));
-    let existing = model.reconcile_inputs().remove(0).existing.unwrap();
+    let existing = model.reconcile_inputs().remove(0).existing;
     assert_eq!(existing.title, "alpha lease renewed", "the rewrite of this round is what is shown");
     let topics = world.topics("alpha").await;
     assert_eq!(topics.len(), 1);
@@ -169,7 +169,7 @@ async fn a_new_topic_about_a_topic_that_this_round_rewrites_is_folded_into_that_
 
 #[tokio::test]
 async fn coordination_may_keep_topics_apart_and_a_lost_evidence_fails_the_window() {
-    // TM-112, TM-117
+    // TM-112, TM-117, TM-011
     let world = World::new().await;
     with_existing(&world).await;
     world.capture(&["alpha lease renewal"]).await;
@@ -195,7 +195,7 @@ async fn mark_lineage_only(world: &World, position: i64) {
 
 #[tokio::test]
 async fn lineage_only_sources_are_never_shown_and_alone_need_no_model() {
-    // TM-036, TM-037, B-10
+    // TM-036, TM-037, B-10, TM-087
     let mut world = World::new().await;
     world.settings.source_window_limit = 2;
     world.capture(&["hidden one", "hidden two", "hidden three", "alpha four"]).await;

@@ -9,6 +9,7 @@ pub mod analyzer;
 pub mod chunk;
 pub mod content;
 pub mod evidence;
+pub mod failure;
 pub mod fusion;
 pub mod history;
 pub mod ids;

@@ -124,8 +124,8 @@ pub struct GlobalOutput {
 pub struct ReconcileInput {
     /// New Topics of this round that may belong together; at least one.
     pub creates: Vec<TopicDraft>,
-    /// The one existing Topic they may belong to (slot 1), or null.
-    pub existing: Option<Slot>,
+    /// The one existing Topic they may belong to (slot 1); new Topics without one are not asked about.
+    pub existing: Slot,
 }
 
 /// Output of [`Stage::Reconcile`]. Every input evidence id must appear in it again.

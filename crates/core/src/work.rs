@@ -72,6 +72,19 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// The stable name in logs, outcomes and budgets.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Superseded => "superseded",
+            Self::Permanent => "permanent",
+            Self::Configuration => "configuration",
+            Self::Transient => "transient",
+            Self::Terminated => "terminated",
+        }
+    }
+
     /// The process exit code.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
@@ -123,6 +136,25 @@ pub enum Step {
     Project,
     /// The one publish transaction.
     Publish,
+}
+
+impl Step {
+    /// The stable name in logs, outcomes and budgets.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Attempt => "attempt",
+            Self::Select => "select",
+            Self::Evidence => "evidence",
+            Self::Probe => "probe",
+            Self::History => "history",
+            Self::Global => "global",
+            Self::Reconcile => "reconcile",
+            Self::Project => "project",
+            Self::Publish => "publish",
+        }
+    }
 }
 
 /// Why a Window was not published; stable codes for logs, budgets and outcomes.
@@ -180,6 +212,37 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// The stable name in logs, outcomes and budgets.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fenced => "fenced",
+            Self::AttemptSuperseded => "attempt_superseded",
+            Self::CursorConflict => "cursor_conflict",
+            Self::HeadConflict => "head_conflict",
+            Self::WindowAttemptLimit => "window_attempt_limit",
+            Self::WindowProviderBudgetExceeded => "window_provider_budget_exceeded",
+            Self::SourceComplexityLimit => "source_complexity_limit",
+            Self::SourceOverBudget => "source_over_budget",
+            Self::MaterialOverBudget => "material_over_budget",
+            Self::AmbiguousTargets => "ambiguous_targets",
+            Self::InvalidOutput => "invalid_output",
+            Self::GenerationRefused => "generation_refused",
+            Self::GenerationTruncated => "generation_truncated",
+            Self::GenerationTimeout => "generation_timeout",
+            Self::GenerationUnreachable => "generation_unreachable",
+            Self::GenerationOverloaded => "generation_overloaded",
+            Self::GenerationRejected => "generation_rejected",
+            Self::DatabaseUnavailable => "database_unavailable",
+            Self::DataInvalid => "data_invalid",
+            Self::ConfigurationInvalid => "configuration_invalid",
+            Self::Terminated => "terminated",
+            Self::WorkerTimeout => "worker_timeout",
+            Self::WorkerCrashed => "worker_crashed",
+            Self::LaunchFailed => "launch_failed",
+        }
+    }
+
     /// The ending a worker reports for this code.
     #[must_use]
     pub const fn ending(self) -> Ending {
@@ -249,10 +312,81 @@ pub struct OutcomeCounts {
     pub created: u32,
     /// Topics updated.
     pub updated: u32,
-    /// Provider requests that were actually sent.
+    /// Provider requests that were sent, answered or not: each may have to be paid for.
     pub requests: u32,
-    /// Input tokens as the provider counted them.
+    /// Input tokens as the provider counted them, of the requests it answered.
     pub input_tokens: u64,
-    /// Output tokens as the provider counted them.
+    /// Output tokens as the provider counted them, of the requests it answered.
     pub output_tokens: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assert_names<T: Copy + Serialize>(all: &[T], name: impl Fn(T) -> &'static str) {
+        for one in all {
+            assert_eq!(serde_json::to_value(one).unwrap(), name(*one));
+        }
+    }
+
+    #[test]
+    fn a_name_in_a_log_is_the_name_on_the_wire() {
+        // TM-224, TM-227
+        assert_names(
+            &[
+                Ending::Done,
+                Ending::Superseded,
+                Ending::Permanent,
+                Ending::Configuration,
+                Ending::Transient,
+                Ending::Terminated,
+            ],
+            Ending::as_str,
+        );
+        assert_names(
+            &[
+                Step::Start,
+                Step::Attempt,
+                Step::Select,
+                Step::Evidence,
+                Step::Probe,
+                Step::History,
+                Step::Global,
+                Step::Reconcile,
+                Step::Project,
+                Step::Publish,
+            ],
+            Step::as_str,
+        );
+        assert_names(
+            &[
+                ErrorCode::Fenced,
+                ErrorCode::AttemptSuperseded,
+                ErrorCode::CursorConflict,
+                ErrorCode::HeadConflict,
+                ErrorCode::WindowAttemptLimit,
+                ErrorCode::WindowProviderBudgetExceeded,
+                ErrorCode::SourceComplexityLimit,
+                ErrorCode::SourceOverBudget,
+                ErrorCode::MaterialOverBudget,
+                ErrorCode::AmbiguousTargets,
+                ErrorCode::InvalidOutput,
+                ErrorCode::GenerationRefused,
+                ErrorCode::GenerationTruncated,
+                ErrorCode::GenerationTimeout,
+                ErrorCode::GenerationUnreachable,
+                ErrorCode::GenerationOverloaded,
+                ErrorCode::GenerationRejected,
+                ErrorCode::DatabaseUnavailable,
+                ErrorCode::DataInvalid,
+                ErrorCode::ConfigurationInvalid,
+                ErrorCode::Terminated,
+                ErrorCode::WorkerTimeout,
+                ErrorCode::WorkerCrashed,
+                ErrorCode::LaunchFailed,
+            ],
+            ErrorCode::as_str,
+        );
+    }
 }

@@ -207,7 +207,10 @@ async fn run(notes: &[Note], window: usize) -> Vec<Topic> {
             groups.entry(related(&topics, &draft)).or_default().push(draft);
         }
         for (target, creates) in groups {
-            let existing = target.map(|at| topics[at].slot(1));
+            let Some(existing) = target.map(|at| topics[at].slot(1)) else {
+                creates.into_iter().for_each(|content| apply(&mut topics, None, content));
+                continue;
+            };
             let output: ReconcileOutput =
                 ask(&*model, Stage::Reconcile, &ReconcileInput { creates, existing }).await;
             if let Some(content) = output.update {

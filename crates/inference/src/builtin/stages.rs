@@ -79,15 +79,12 @@ pub(super) fn reconcile(input: &ReconcileInput) -> ReconcileOutput {
     let mut lexicon = Lexicon::default();
     let creates: Vec<Document> =
         input.creates.iter().map(|draft| lexicon.read(topic_pieces(&draft.title, &draft.detail))).collect();
-    let existing = input.existing.as_ref().map(|slot| (slot, recognise(&mut lexicon, slot)));
+    let slot = &input.existing;
+    let existing = recognise(&mut lexicon, slot);
     let profiles: Vec<Profile> = creates.iter().map(|create| lexicon.profile([create])).collect();
-    let target = existing.as_ref().map(|(_, document)| lexicon.profile([document]));
-    let belongs = |at: &usize| match (&input.existing, &target) {
-        (Some(slot), Some(target)) => {
-            visible(&slot.title) == input.creates[*at].title
-                || lexicon.similarity(&profiles[*at], target) >= 1.0
-        }
-        _ => false,
+    let target = lexicon.profile([&existing]);
+    let belongs = |at: &usize| {
+        visible(&slot.title) == input.creates[*at].title || lexicon.similarity(&profiles[*at], &target) >= 1.0
     };
     let (bound, free): (Vec<usize>, Vec<usize>) = (0..creates.len()).partition(belongs);
     let ids = |members: &[usize]| {
@@ -111,10 +108,10 @@ pub(super) fn reconcile(input: &ReconcileInput) -> ReconcileOutput {
         };
         output.creates.push(draft);
     }
-    if let (Some((slot, _)), false) = (&existing, bound.is_empty()) {
+    if !bound.is_empty() {
         let whole = lexicon.read(topic_pieces(&slot.title, &slot.detail));
         let new = bound.iter().map(|at| &creates[*at]).collect();
-        let old = Some((*slot, &whole));
+        let old = Some((slot, &whole));
         output.update =
             Some(compose(Material { lexicon: &lexicon, old, new, title: None, evidence_ids: ids(&bound) }));
     }
