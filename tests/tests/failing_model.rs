@@ -18,7 +18,7 @@ async fn wait_for(path: &std::path::Path, sql: &str, wanted: i64) {
 
 #[tokio::test]
 async fn a_failing_model_moves_nothing_and_the_fourth_attempt_never_starts() {
-    // TM-060, TM-064, TM-066, TM-068, TM-069, TM-071, TM-072, TM-097, TM-173, TM-221, TM-274
+    // TM-060, TM-064, TM-066, TM-068, TM-069, TM-071, TM-072, TM-097, TM-173, TM-221, TM-274, TM-074
     let model = Model::start(|_| Reply::Text("I would rather talk about the weather.".to_owned())).await;
     let folder = tempfile::tempdir().expect("a folder");
     let setup = Setup::new(folder.path())

@@ -257,3 +257,19 @@ fn flags_are_parsed_with_the_short_form_of_the_role() {
     let line = command_line_error(&unknown.unwrap_err()).to_string();
     assert!(line.contains("--http-prot") && !line.contains('\n'), "{line}");
 }
+
+#[test]
+fn one_model_serves_every_stage() {
+    // TM-253
+    let named = |part: &str| {
+        let names = table::SETTINGS.iter().map(table::Setting::name);
+        names.filter(|name| name.contains(part)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        named("model"),
+        ["inference.generation_model", "inference.generation_model_context_window_tokens"]
+    );
+    for stage in ["probe", "global", "planner", "evolver", "reconcil"] {
+        assert!(named(stage).is_empty(), "{stage}");
+    }
+}

@@ -214,3 +214,38 @@ proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn a_recall_merges_by_topic_in_each_channel_before_it_fuses_and_sees_only_what_is_current() {
+    // TM-089
+    for database in databases().await {
+        let (scope, other) = (database.scope("a").await, database.scope("b").await);
+        let loud = "The kestrel hovers over the field. ".repeat(400);
+        database
+            .publish(
+                &scope,
+                vec![create("1", "Kestrel", "The falcon.", &loud), create("2", "Owl", "A bird.", "osprey")],
+            )
+            .await;
+        database.publish(&other, vec![create("3", "Kestrel", "The falcon.", "kestrel")]).await;
+        let target = TopicRef { artifact_id: artifact("2"), revision: Revision::new(1) };
+        let topic = prepared("Owl", "A bird.", "One kestrel is seen.");
+        database.publish(&scope, vec![TopicOperation::Update { target, topic }]).await;
+        let recall = async |text: &str| {
+            let query = Query::parse(text).unwrap();
+            let found = topics::recall(&database.store, &scope, &query, 20).await.unwrap();
+            let name = |id: &powercontext_core::ids::ArtifactId| id.as_str().to_owned();
+            found
+                .iter()
+                .map(|one| (name(&one.artifact_id), one.score, one.matched_by.clone()))
+                .collect::<Vec<_>>()
+        };
+        let found = recall("kestrel").await;
+        assert_eq!(found.len(), 2, "many chunks are one Topic, and another Scope's is none: {found:?}");
+        assert_eq!(found[0].0, "1");
+        assert_eq!(found[0].2, [Channel::TopicFts, Channel::DetailFts]);
+        assert_eq!((found[1].0.as_str(), &found[1].2[..]), ("2", &[Channel::DetailFts][..]));
+        assert!(found[0].1 > found[1].1 && found[1].1 <= 50.0, "{found:?}");
+        assert!(recall("osprey").await.is_empty(), "an old Revision is not recalled");
+    }
+}
