@@ -295,10 +295,11 @@ async fn only_topic(texts: &[&str]) -> TopicDraft {
 async fn a_title_is_never_a_torn_sentence() {
     let code =
         "`database.rs` there is the only file that knows the database driver. It opens the connection pool.";
-    assert!(
-        only_topic(&[code]).await.title.starts_with("database.rs there is the only file"),
-        "marks go in pairs"
-    );
+    let title = only_topic(&[code]).await.title;
+    assert!(title.starts_with(char::is_uppercase), "{title}");
+    let headed =
+        "## The store\n\n`database.rs` there is the only file that knows the store's database driver.";
+    assert_eq!(only_topic(&[headed]).await.title, "The store");
     let span =
         "The parser reads `a. B, c: D; e` and version 1.2. Nothing else is read by the parser of settings.";
     assert!(only_topic(&[span]).await.title.contains("a. B, c: D; e and version 1.2"));

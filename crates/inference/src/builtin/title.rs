@@ -113,8 +113,8 @@ struct Candidate {
 fn candidate(profile: &Profile, place: usize, sentence: &Sentence) -> Candidate {
     let heading = sentence.kind == Kind::Heading;
     let place = match sentence.kind {
-        Kind::Heading if place == 0 => 3.0,
-        Kind::Heading => 1.5,
+        Kind::Heading if place == 0 => 5.0,
+        Kind::Heading => 2.5,
         Kind::Prose if place == 0 => 1.2,
         Kind::Prose | Kind::Item => 1.0,
         Kind::Code => 0.1,
@@ -139,9 +139,8 @@ fn standing(text: &str) -> f32 {
     let leans =
         LEANING_EN.contains(&lower.as_str()) || LEANING_ZH.iter().any(|start| text.starts_with(start));
     let torn = text.ends_with('…');
-    let named = first.chars().any(|c| !c.is_alphabetic());
-    let lower = text.starts_with(char::is_lowercase) && !named;
-    [(leans, 0.5), (torn, 0.5), (lower, 0.7)]
+    let lower = text.starts_with(char::is_lowercase);
+    [(leans, 0.5), (torn, 0.5), (lower, 0.55)]
         .iter()
         .fold(1.0, |all, (is, by)| if *is { all * by } else { all })
 }
