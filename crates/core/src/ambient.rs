@@ -4,7 +4,7 @@
 //! operating system for either; the lint configuration enforces it. Database comparisons never use
 //! these clocks: they use the database's own (`design: one clock for leases`).
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
@@ -15,9 +15,6 @@ pub type Monotonic = Duration;
 pub trait Clock: Send + Sync {
     /// Time since an arbitrary fixed start; never goes back.
     fn monotonic(&self) -> Monotonic;
-
-    /// Milliseconds since the Unix epoch, for ids and log lines only.
-    fn unix_millis(&self) -> u64;
 }
 
 /// Makes new identities. Injected so that tests can predict them.
@@ -47,13 +44,6 @@ impl SystemClock {
 impl Clock for SystemClock {
     fn monotonic(&self) -> Monotonic {
         self.start.elapsed()
-    }
-
-    #[allow(clippy::disallowed_methods, reason = "the injection point of the calendar clock")]
-    fn unix_millis(&self) -> u64 {
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 }
 

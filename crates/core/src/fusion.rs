@@ -11,6 +11,8 @@ use crate::topic::Channel;
 
 /// The constant that softens the weight of the first ranks (B-4).
 pub const RRF_K: u32 = 60;
+/// The most Topics that one channel, and one fused list, yields (TM-139, TM-144).
+pub const MAX_HITS: usize = 20;
 
 /// One Topic of a fused list.
 #[derive(Clone, Debug, PartialEq)]

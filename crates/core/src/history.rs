@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::fusion::Fused;
+use crate::fusion::{Fused, MAX_HITS};
 use crate::ids::ArtifactId;
 
 /// The most Topics a Probe, and a Window, may choose whatever the configuration says (TM-144, B-5).
-pub const MAX_CANDIDATES: usize = 20;
+pub const MAX_CANDIDATES: usize = MAX_HITS;
 
 /// How many recalled Topics a Probe chooses (TM-090).
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -212,6 +212,34 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// Every code, in the order of their declaration.
+    pub const ALL: [Self; 24] = [
+        Self::Fenced,
+        Self::AttemptSuperseded,
+        Self::CursorConflict,
+        Self::HeadConflict,
+        Self::WindowAttemptLimit,
+        Self::WindowProviderBudgetExceeded,
+        Self::SourceComplexityLimit,
+        Self::SourceOverBudget,
+        Self::MaterialOverBudget,
+        Self::AmbiguousTargets,
+        Self::InvalidOutput,
+        Self::GenerationRefused,
+        Self::GenerationTruncated,
+        Self::GenerationTimeout,
+        Self::GenerationUnreachable,
+        Self::GenerationOverloaded,
+        Self::GenerationRejected,
+        Self::DatabaseUnavailable,
+        Self::DataInvalid,
+        Self::ConfigurationInvalid,
+        Self::Terminated,
+        Self::WorkerTimeout,
+        Self::WorkerCrashed,
+        Self::LaunchFailed,
+    ];
+
     /// The stable name in logs, outcomes and budgets.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -277,6 +305,11 @@ impl ErrorCode {
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self.ending(), Ending::Permanent)
+    }
+
+    /// The codes that close a frontier.
+    pub fn terminal() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|code| code.is_terminal())
     }
 }
 
@@ -359,34 +392,24 @@ mod tests {
             ],
             Step::as_str,
         );
-        assert_names(
-            &[
-                ErrorCode::Fenced,
-                ErrorCode::AttemptSuperseded,
-                ErrorCode::CursorConflict,
-                ErrorCode::HeadConflict,
-                ErrorCode::WindowAttemptLimit,
-                ErrorCode::WindowProviderBudgetExceeded,
-                ErrorCode::SourceComplexityLimit,
-                ErrorCode::SourceOverBudget,
-                ErrorCode::MaterialOverBudget,
-                ErrorCode::AmbiguousTargets,
-                ErrorCode::InvalidOutput,
-                ErrorCode::GenerationRefused,
-                ErrorCode::GenerationTruncated,
-                ErrorCode::GenerationTimeout,
-                ErrorCode::GenerationUnreachable,
-                ErrorCode::GenerationOverloaded,
-                ErrorCode::GenerationRejected,
-                ErrorCode::DatabaseUnavailable,
-                ErrorCode::DataInvalid,
-                ErrorCode::ConfigurationInvalid,
-                ErrorCode::Terminated,
-                ErrorCode::WorkerTimeout,
-                ErrorCode::WorkerCrashed,
-                ErrorCode::LaunchFailed,
-            ],
-            ErrorCode::as_str,
+        assert_names(&ErrorCode::ALL, ErrorCode::as_str);
+    }
+
+    #[test]
+    fn the_list_of_codes_leaves_none_out() {
+        // The refusal of an unknown name tells all known ones.
+        let refusal = serde_json::from_str::<ErrorCode>("\"nonsense\"").unwrap_err().to_string();
+        let known: Vec<&str> = refusal.split('`').skip(3).step_by(2).collect();
+        assert_eq!(known, ErrorCode::ALL.map(ErrorCode::as_str));
+    }
+
+    #[test]
+    fn exactly_the_three_documented_codes_close_a_frontier() {
+        // TM-067 TM-069
+        let names: Vec<&str> = ErrorCode::terminal().map(ErrorCode::as_str).collect();
+        assert_eq!(
+            names,
+            ["window_attempt_limit", "window_provider_budget_exceeded", "source_complexity_limit"]
         );
     }
 }

@@ -6,6 +6,7 @@
 //! collapsed by Topic and only then cut to the channel's cap (TM-139).
 
 use powercontext_core::analyzer::Query;
+use powercontext_core::fusion::MAX_HITS;
 use powercontext_core::ids::{ArtifactId, ScopeId};
 use powercontext_core::ranking::{self, Statistics};
 use powercontext_core::topic::Channel;
@@ -16,8 +17,6 @@ use crate::database::{Row, Transaction, values};
 
 /// Keys set aside for the chunks of one Topic; the schema says the same number.
 pub(crate) const CHUNKS_PER_TOPIC: i64 = 1 << 20;
-/// The most Topics one channel yields (TM-144).
-pub(crate) const CHANNEL_CAP: usize = 20;
 /// The most records that are scored exactly.
 const MAX_CANDIDATES: i64 = 200;
 /// The most chunks of one Topic among them, so that at least 25 Topics take part.
@@ -54,7 +53,7 @@ pub(crate) fn scoped_terms(scope_key: i64, terms: &str) -> String {
     text
 }
 
-/// The best Topics of a channel, best first, each once, at most [`CHANNEL_CAP`].
+/// The best Topics of a channel, best first, each once, at most [`MAX_HITS`].
 pub(crate) async fn channel(
     tx: &mut Transaction,
     channel: Channel,
@@ -81,9 +80,9 @@ pub(crate) async fn channel(
             .then_with(|| left.artifact_id.cmp(&right.artifact_id))
             .then_with(|| left.key.cmp(&right.key))
     });
-    let mut hits: Vec<Hit> = Vec::with_capacity(CHANNEL_CAP);
+    let mut hits: Vec<Hit> = Vec::with_capacity(MAX_HITS);
     for (hit, _) in scored {
-        if hits.len() == CHANNEL_CAP {
+        if hits.len() == MAX_HITS {
             break;
         }
         if hits.iter().all(|known| known.artifact_id != hit.artifact_id) {
@@ -99,7 +98,7 @@ fn scored_hit(row: &Row, query: &Query, statistics: &Statistics) -> Result<(Hit,
         .map_err(|_| StoreError::invalid("an active record's artifact id is not an identity"))?;
     let terms = row.text(2).map_err(&at)?;
     let score = ranking::score(query.terms(), statistics, &terms);
-    Ok((Hit { artifact_id, key: row.integer(0).map_err(&at)? }, score.value))
+    Ok((Hit { artifact_id, key: row.integer(0).map_err(&at)? }, score))
 }
 
 async fn statistics(
@@ -131,9 +130,7 @@ fn weights(query: &Query, scope_key: i64, statistics: &Statistics) -> Option<Str
         if frequency == 0 {
             continue;
         }
-        let frequency = frequency as f64;
-        let others = (statistics.documents as f64 - frequency).max(0.0);
-        let weight = (1.0_f64 + (others + 0.5) / (frequency + 0.5)).ln();
+        let weight = ranking::rarity(statistics.documents, frequency);
         list.push(json!([expression(scope_key, term), (weight * WEIGHT_SCALE) as i64]));
     }
     (!list.is_empty()).then(|| json!(list).to_string())

@@ -6,14 +6,14 @@
 use std::collections::HashMap;
 
 use powercontext_core::analyzer::Query;
-use powercontext_core::fusion::{Fused, fuse};
+use powercontext_core::fusion::{Fused, MAX_HITS, fuse};
 use powercontext_core::ids::{ArtifactId, Revision, ScopeId, SourceId, SourceRef};
 use powercontext_core::snippet::{Excerpt, MAX_SNIPPET_CHARS, around_hit_in};
 use powercontext_core::topic::{Channel, FAMILY, TopicContent, TopicRef};
 use serde_json::json;
 
 use crate::database::{Transaction, values};
-use crate::fulltext::{self, CHANNEL_CAP, Hit};
+use crate::fulltext::{self, Hit};
 use crate::{Store, StoreError};
 
 /// How many channels a full-text deployment has (TM-134).
@@ -209,7 +209,7 @@ async fn find(
     let ranked = |hits: &[Hit]| hits.iter().map(|hit| hit.artifact_id.clone()).collect::<Vec<_>>();
     let channels = [(Channel::TopicFts, ranked(&topics)), (Channel::DetailFts, ranked(&chunks))];
     let mut fused = fuse(&channels, ENABLED_CHANNELS);
-    fused.truncate(limit.min(CHANNEL_CAP));
+    fused.truncate(limit.min(MAX_HITS));
     Ok(Found { fused, chunks })
 }
 
