@@ -9,21 +9,61 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgAction, Command};
 use powercontext_core::ambient::{Clock, SystemClock, SystemIds};
+use powercontext_core::failure::chain;
 use powercontext_core::work::{Ending, ErrorCode, Outcome, OutcomeCounts, Step, WorkAssignment};
-use powercontext_settings::{Inputs, LogFormat, Settings};
-use powercontext_store::Store;
+use powercontext_inference::ConfigurationError;
+use powercontext_settings::{Inputs, LogFormat, Settings, SettingsError};
+use powercontext_store::{InvalidUrl, OpenError, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
 
 use crate::{StepObserver, WorkerParts, run_until, wiring};
 
-/// Why a worker could not even begin.
+/// Why a worker could not even begin; the source has the cause.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
-    #[error("the worker is not configured: {0}")]
-    Configuration(String),
-    #[error("the worker could not start: {0}")]
-    Transient(String),
+    #[error("the assignment cannot be read")]
+    Assignment(#[source] serde_json::Error),
+    #[error("the settings cannot be used")]
+    Settings(#[from] SettingsError),
+    #[error("the log cannot be written as configured")]
+    Log(#[from] ParseError),
+    #[error("`inference.generation_model` is not set")]
+    NoModel,
+    #[error("the generation model cannot be used")]
+    Model(#[from] ConfigurationError),
+    #[error("the database URL cannot be used")]
+    Url(#[from] InvalidUrl),
+    #[error("the database cannot be opened")]
+    Database(#[from] OpenError),
+    #[error("the process cannot be set up")]
+    Process(#[from] std::io::Error),
+}
+
+impl StartError {
+    /// A schema of another version needs a person; a database that does not answer may come back,
+    /// and so may what the process lacks.
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Assignment(_)
+            | Self::Settings(_)
+            | Self::Log(_)
+            | Self::NoModel
+            | Self::Model(_)
+            | Self::Url(_) => ErrorCode::ConfigurationInvalid,
+            Self::Database(OpenError::Store(error)) => error.code(),
+            Self::Database(
+                OpenError::SchemaMissing
+                | OpenError::SchemaBehind { .. }
+                | OpenError::SchemaNewer { .. }
+                | OpenError::MigrationChanged { .. }
+                | OpenError::RetrievalShape { .. },
+            ) => ErrorCode::ConfigurationInvalid,
+            Self::Process(_) => ErrorCode::LaunchFailed,
+        }
+    }
 }
 
 /// Runs the program with the process's own arguments and environment.
@@ -45,14 +85,22 @@ pub fn run(observer: Arc<dyn StepObserver>) -> ExitCode {
     let assignment = matches.get_one::<String>("assignment").cloned().unwrap_or_default();
     let surroundings =
         Surroundings { exit_with_parent: matches.get_flag("exit-with-parent"), clock, observer };
-    let outcome = work(&assignment, surroundings).unwrap_or_else(|error| {
-        let code = match error {
-            StartError::Configuration(_) => ErrorCode::ConfigurationInvalid,
-            StartError::Transient(_) => ErrorCode::DatabaseUnavailable,
-        };
-        tracing::error!(step = "start", error_code = ?code, error = %error, "worker not started");
-        let _ = writeln!(std::io::stderr().lock(), "{error}");
-        not_started(code)
+    let settings = match settings() {
+        Ok(settings) => settings,
+        // There is no log yet to tell it.
+        Err(error) => {
+            let _ = writeln!(std::io::stderr().lock(), "{}", chain(&error));
+            return finish(&not_started(error.code()));
+        }
+    };
+    let outcome = work(&assignment, &settings, surroundings).unwrap_or_else(|error| {
+        tracing::error!(
+            stage = Step::Start.as_str(),
+            error_code = error.code().as_str(),
+            error = %chain(&error),
+            "worker not started"
+        );
+        not_started(error.code())
     });
     finish(&outcome)
 }
@@ -82,51 +130,37 @@ fn command() -> Command {
         )
 }
 
-fn work(assignment: &str, surroundings: Surroundings) -> Result<Outcome, StartError> {
-    let assignment: WorkAssignment =
-        serde_json::from_str(assignment).map_err(|error| refused(&format!("--assignment: {error}")))?;
-    let inputs = Inputs::from_process().map_err(|error| refused(&error))?;
-    let settings = Settings::load(&inputs).map_err(|error| refused(&error))?;
+/// Loads the settings and starts the log they describe.
+fn settings() -> Result<Settings, StartError> {
+    let settings = Settings::load(&Inputs::from_process()?)?;
     start_log(&settings)?;
-    let config = wiring::generation_config(&settings)
-        .ok_or_else(|| refused(&"inference.generation_model is not set"))?;
-    let generator = powercontext_inference::generator(&config).map_err(|error| refused(&error))?;
-    let options = wiring::store_options(&settings).map_err(|error| refused(&error))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| StartError::Transient(error.to_string()))?;
+    Ok(settings)
+}
+
+fn work(assignment: &str, settings: &Settings, surroundings: Surroundings) -> Result<Outcome, StartError> {
+    let assignment: WorkAssignment = serde_json::from_str(assignment).map_err(StartError::Assignment)?;
+    let config = wiring::generation_config(settings).ok_or(StartError::NoModel)?;
+    let generator = powercontext_inference::generator(&config)?;
+    let options = wiring::store_options(settings)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = stop_signal(surroundings.exit_with_parent)?;
-        let store = Store::open(&options).await.map_err(|error| open_failed(&error))?;
+        let store = Store::open(&options).await?;
         let parts = WorkerParts {
             store,
             generator,
             clock: surroundings.clock,
             ids: Arc::new(SystemIds),
-            settings: wiring::worker_settings(&settings),
+            settings: wiring::worker_settings(settings),
             observer: surroundings.observer,
         };
         Ok(run_until(assignment, parts, stop).await)
     })
 }
 
-fn refused(error: &dyn std::fmt::Display) -> StartError {
-    StartError::Configuration(error.to_string())
-}
-
-/// A schema of another version needs a person; a database that does not answer may come back.
-fn open_failed(error: &powercontext_store::OpenError) -> StartError {
-    match error {
-        powercontext_store::OpenError::Store(source) => StartError::Transient(source.to_string()),
-        other => StartError::Configuration(other.to_string()),
-    }
-}
-
 /// Resolves on SIGTERM, and when standard input ends if the parent holds it.
-fn stop_signal(exit_with_parent: bool) -> Result<impl Future<Output = ()>, StartError> {
-    let mut terminated =
-        signal(SignalKind::terminate()).map_err(|error| StartError::Transient(error.to_string()))?;
+fn stop_signal(exit_with_parent: bool) -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminated = signal(SignalKind::terminate())?;
     let (parent, orphaned) = oneshot::channel::<()>();
     let unheld = if exit_with_parent {
         // A plain thread: it ends with the process and needs no runtime of its own.
@@ -150,8 +184,7 @@ fn stop_signal(exit_with_parent: bool) -> Result<impl Future<Output = ()>, Start
 }
 
 fn start_log(settings: &Settings) -> Result<(), StartError> {
-    let filter =
-        tracing_subscriber::EnvFilter::try_new(&settings.log.level).map_err(|error| refused(&error))?;
+    let filter = EnvFilter::try_new(&settings.log.level)?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match settings.log.format {
         LogFormat::Json => log.json().flatten_event(true).init(),

@@ -5,8 +5,10 @@
 //! step are in its own module.
 
 use std::future::{Future, pending};
+use std::pin::pin;
 use std::sync::OnceLock;
 
+use powercontext_core::failure::chain;
 use powercontext_core::work::{ErrorCode, Outcome, Step, WorkAssignment};
 use powercontext_store::budgets;
 
@@ -23,8 +25,12 @@ pub async fn run(assignment: WorkAssignment, parts: WorkerParts) -> Outcome {
     run_until(assignment, parts, pending()).await
 }
 
-/// Works on one Window until `stop` resolves; a stopped run ends `terminated` and writes nothing
-/// more.
+/// Works on one Window until `stop` resolves.
+///
+/// A stopped run ends `terminated` and publishes nothing; a short budget transaction that the
+/// database already has may still commit, which only counts what is never given back (TM-064). The
+/// publish step is not interrupted: its transaction may be committing, so it is finished and its own
+/// outcome is told.
 pub async fn run_until(
     assignment: WorkAssignment,
     parts: WorkerParts,
@@ -36,14 +42,17 @@ pub async fn run_until(
         parts,
         attempt: OnceLock::new(),
     };
+    let mut outcome = pin!(run.to_outcome());
     tokio::select! {
         biased;
-        () = stop => {
-            run.log_terminated();
-            run.progress.outcome(Some(ErrorCode::Terminated))
-        }
-        outcome = run.to_outcome() => outcome,
+        () = stop => {}
+        outcome = &mut outcome => return outcome,
     }
+    if run.progress.step() == Step::Publish {
+        return outcome.await;
+    }
+    run.log_terminated();
+    run.progress.outcome(Some(ErrorCode::Terminated))
 }
 
 struct Run {
@@ -148,11 +157,16 @@ impl Run {
         match budgets::record_failure(&self.parts.store, &attempt.fence, error.code()).await {
             Ok(true) => {}
             Ok(false) => tracing::warn!(
+                binding = %self.assignment.key.binding,
+                scope = %self.assignment.key.scope,
                 attempt = %attempt.fence.attempt_id,
                 "the failure was not recorded: the attempt is no longer current"
             ),
             Err(failed) => tracing::error!(
+                binding = %self.assignment.key.binding,
+                scope = %self.assignment.key.scope,
                 attempt = %attempt.fence.attempt_id,
+                error_code = failed.code().as_str(),
                 error = %chain(&failed),
                 "the failure could not be recorded"
             ),
@@ -161,14 +175,14 @@ impl Run {
 
     fn log_done(&self) {
         let outcome = self.progress.outcome(None);
-        let (after, through) = self.range();
+        let (source_after, source_through) = self.range();
         tracing::info!(
             binding = %self.assignment.key.binding,
             scope = %self.assignment.key.scope,
-            generation = self.assignment.fence.generation.get(),
+            supervisor_generation = self.assignment.fence.generation.get(),
             attempt = self.attempt_id(),
-            after,
-            through,
+            source_after,
+            source_through,
             sources = outcome.counts.sources,
             created = outcome.counts.created,
             updated = outcome.counts.updated,
@@ -178,49 +192,53 @@ impl Run {
     }
 
     fn log_no_change(&self) {
-        let (after, through) = self.range();
+        let (source_after, source_through) = self.range();
         tracing::info!(
             binding = %self.assignment.key.binding,
             scope = %self.assignment.key.scope,
-            after,
-            through,
+            supervisor_generation = self.assignment.fence.generation.get(),
+            attempt = self.attempt_id(),
+            source_after,
+            source_through,
             reason = "no_change",
             "the window changes no topic"
         );
     }
 
+    /// Names the same fields as the supervisor's log. No attempt of the frontier has published, so
+    /// their number is the number of failures.
     fn log_failure(&self, error: &WindowError) {
         let code = error.code();
-        let (after, through) = self.range();
+        let (source_after, source_through) = self.range();
         tracing::error!(
             binding = %self.assignment.key.binding,
             scope = %self.assignment.key.scope,
             holder = %self.assignment.fence.holder,
-            generation = self.assignment.fence.generation.get(),
+            supervisor_generation = self.assignment.fence.generation.get(),
             attempt = self.attempt_id(),
-            attempt_number = self.attempt.get().map(|attempt| attempt.number),
-            after,
-            through,
+            failure_count = self.attempt.get().map(|attempt| attempt.number),
+            source_after,
+            source_through,
             wave_target = self.assignment.wave_target.get(),
-            step = ?self.progress.step(),
-            error_code = ?code,
-            ending = ?code.ending(),
+            stage = self.progress.step().as_str(),
+            error_code = code.as_str(),
+            ending = code.ending().as_str(),
             error = %chain(error),
             "window not published"
         );
     }
 
     fn log_terminated(&self) {
-        let (after, through) = self.range();
+        let (source_after, source_through) = self.range();
         tracing::warn!(
             binding = %self.assignment.key.binding,
             scope = %self.assignment.key.scope,
-            generation = self.assignment.fence.generation.get(),
+            supervisor_generation = self.assignment.fence.generation.get(),
             attempt = self.attempt_id(),
-            after,
-            through,
-            step = ?self.progress.step(),
-            error_code = ?ErrorCode::Terminated,
+            source_after,
+            source_through,
+            stage = self.progress.step().as_str(),
+            error_code = ErrorCode::Terminated.as_str(),
             "told to stop"
         );
     }
@@ -233,16 +251,4 @@ impl Run {
         let through = self.progress.chosen_window().map(|window| window.through.get());
         (self.assignment.source_after.get(), through)
     }
-}
-
-/// An error with all its causes, one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }

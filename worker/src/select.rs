@@ -2,7 +2,8 @@
 //!
 //! Measuring and choosing are decided in `core`; this module turns what cannot be processed here
 //! into its code: a first Source that is too complex is terminal (TM-040, B-9), one that is too
-//! large alone is more than the direct path takes.
+//! large alone is more than the direct path takes. Sources are read a few at a time and no further
+//! than the first one that ends the Window, so memory is bounded by the Window's own limits.
 
 use powercontext_core::evidence::{self, ComplexityLimit};
 use powercontext_core::ids::{SourceRef, Window};
@@ -11,11 +12,15 @@ use powercontext_core::window::{
 };
 use powercontext_core::work::{ErrorCode, WorkAssignment};
 use powercontext_store::Store;
-use powercontext_store::sources::{self, WindowSource};
+use powercontext_store::sources::{self, ReadLimit, WindowSource};
 use serde_json::Value;
 
 use crate::WorkerSettings;
 use crate::failure::WindowError;
+use crate::progress::count;
+
+/// Bytes of Source text that are read at once, unless one Source alone has more.
+const READ_BYTES: i64 = 1 << 20;
 
 /// A Window with its Sources in Journal order.
 #[derive(Clone, Debug)]
@@ -54,23 +59,31 @@ pub(crate) async fn next_window(
     settings: &WorkerSettings,
 ) -> Result<Option<SelectedWindow>, WindowError> {
     let limit = settings.source_window_limit.clamp(1, MAX_WINDOW_SOURCES);
-    let rows =
-        sources::window_candidates(store, &assignment.key.scope, assignment.source_after, limit).await?;
-    let mut candidates = Vec::with_capacity(rows.len());
-    let mut read = Vec::with_capacity(rows.len());
-    for row in rows.into_iter().take_while(|row| row.position <= assignment.wave_target) {
-        let position = row.position;
-        let (source, size) = measured(row)?;
-        candidates.push(Candidate { position, size });
-        read.push(source);
-        if size == CandidateSize::TooComplex {
-            break;
-        }
-    }
     let policy = WindowPolicy::new(limit, settings.context_window_tokens);
-    let Some(chosen) = select(assignment.source_after, assignment.wave_target, &candidates, &policy) else {
-        return Ok(None);
+    let (scope, after, target) = (&assignment.key.scope, assignment.source_after, assignment.wave_target);
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let mut read = Vec::new();
+    let chosen = loop {
+        let last = candidates.last().map_or(after, |candidate| candidate.position);
+        let places = limit.saturating_sub(count(candidates.len()));
+        let part = ReadLimit { sources: places, bytes: READ_BYTES };
+        let rows = sources::window_candidates(store, scope, (last, target), part).await?;
+        let found = !rows.is_empty();
+        for row in rows {
+            let position = row.position;
+            let (source, size) = measured(row)?;
+            candidates.push(Candidate { position, size });
+            read.push(source);
+        }
+        let chosen = select(after, target, &candidates, &policy);
+        let last = candidates.last().map_or(after, |candidate| candidate.position);
+        let open = chosen
+            .is_some_and(|chosen| chosen.kind == SelectionKind::Ordinary && chosen.window.through == last);
+        if !found || !open || last >= target || candidates.len() >= limit as usize {
+            break chosen;
+        }
     };
+    let Some(chosen) = chosen else { return Ok(None) };
     match chosen.kind {
         SelectionKind::Ordinary => {}
         SelectionKind::Oversized => return Err(ErrorCode::SourceOverBudget.into()),
@@ -84,14 +97,13 @@ pub(crate) async fn next_window(
 /// Reads and measures one Source. A text too deep for the JSON reader is too complex as well: the
 /// reader's own depth limit is far beyond the product's.
 fn measured(row: WindowSource) -> Result<(WindowSourceContent, CandidateSize), WindowError> {
-    if row.lineage_only {
-        let source = WindowSourceContent { source_ref: row.source_ref, material: None };
-        return Ok((source, CandidateSize::LineageOnly));
-    }
     let unread = |source_ref| WindowSourceContent { source_ref, material: None };
+    let Some(text) = row.text else {
+        return Ok((unread(row.source_ref), CandidateSize::LineageOnly));
+    };
     let parse = |text: &str| serde_json::from_str::<Value>(text);
-    let metadata = row.metadata_json.as_deref().map(parse).transpose();
-    let (Ok(content), Ok(metadata)) = (parse(&row.content_json), metadata) else {
+    let metadata = text.metadata_json.as_deref().map(parse).transpose();
+    let (Ok(content), Ok(metadata)) = (parse(&text.content_json), metadata) else {
         return Ok((unread(row.source_ref), CandidateSize::TooComplex));
     };
     match evidence::measure(&content, metadata.as_ref()) {

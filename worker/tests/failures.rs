@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Reply, Script, World, answer, begin_term, creates, draft, probe, text};
@@ -11,7 +12,7 @@ use powercontext_core::ids::Position;
 use powercontext_core::stages::Stage;
 use powercontext_core::work::{Ending, ErrorCode, Step};
 use powercontext_inference::{GenerationError, Usage};
-use powercontext_worker::{run, run_until};
+use powercontext_worker::{StepObserver, run, run_until};
 use serde_json::{Value, json};
 
 fn global(drafts: Value) -> Reply {
@@ -237,22 +238,115 @@ async fn of_two_workers_on_one_window_the_newer_attempt_publishes_and_the_other_
 }
 
 #[tokio::test]
-async fn an_older_attempt_cannot_ask_or_publish_after_a_newer_one_began() {
+async fn an_older_attempt_cannot_ask_or_publish_after_a_newer_one_published() {
     // TM-075
+    for (held, stage, ended_at) in [(0, Stage::Probe, Step::Global), (1, Stage::Global, Step::Publish)] {
+        let world = World::new().await;
+        world.capture(&["alpha"]).await;
+        let (word, waiting) = tokio::sync::oneshot::channel();
+        let unrelated =
+            json!([{ "title": "violin", "summary": "strings", "detail": "wood", "evidence_ids": ["s1"] }]);
+        let mut replies = vec![probe("alpha"), creates(unrelated)];
+        replies.insert(held, Reply::Wait(waiting));
+        let older = Script::new(replies);
+        let run = tokio::spawn(run(world.assignment().await, world.parts(&older)));
+        while older.stages().last() != Some(&stage) {
+            tokio::task::yield_now().await;
+        }
+        let (newer, _) = world.work(vec![probe("alpha"), creates(json!([draft("alpha", &["s1"])]))]).await;
+        assert_eq!(newer.ending, Ending::Done);
+        let before = world.durable().await;
+        assert_eq!(before.2.len(), 1);
+        word.send(()).unwrap();
+        let outcome = run.await.unwrap();
+        assert_eq!(outcome.ending, Ending::Superseded, "{outcome:?}");
+        assert_eq!((outcome.step, outcome.counts.created), (ended_at, 0));
+        assert_eq!(older.stages().last(), Some(&stage), "nothing more is asked");
+        assert_eq!(world.durable().await, before);
+        assert!(world.topics("violin").await.is_empty());
+        assert_eq!(world.budget(0).await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_never_answered_is_counted_and_its_tokens_are_not() {
+    // TM-063, TM-064
     let world = World::new().await;
     world.capture(&["alpha"]).await;
-    let older = Script::new(vec![Reply::Hang]);
-    let hanging = run(world.assignment().await, world.parts(&older));
-    tokio::pin!(hanging);
-    while older.stages().is_empty() {
-        tokio::select! {
-            _ = &mut hanging => panic!("it hangs"),
-            () = tokio::task::yield_now() => {}
+    let timeout = GenerationError::Timeout { after: Duration::from_secs(30) };
+    let (outcome, _) = world.work(vec![probe("alpha"), Reply::Error(timeout)]).await;
+    assert_eq!(outcome.error_code, Some(ErrorCode::GenerationTimeout));
+    let counts = outcome.counts;
+    assert_eq!((counts.requests, counts.input_tokens, counts.output_tokens), (2, 7, 3));
+}
+
+#[tokio::test]
+async fn a_correction_carries_no_text_of_the_answer_but_the_answer_itself() {
+    // TM-033, TM-228
+    let world = World::new().await;
+    world.capture(&["alpha"]).await;
+    let bad = format!(r#"{{"{}":1}}"#, "zephyrine".repeat(20_000));
+    let (outcome, model) = world.work(vec![text(bad), answer(json!({"probes": []}))]).await;
+    assert_eq!(outcome.ending, Ending::Done);
+    let (refused, problem) = model.asked.lock().unwrap()[1].correction.clone().unwrap();
+    assert_eq!(refused, "(left out: too long)");
+    assert!(problem.len() <= 500 && !problem.contains("zephyrine"), "{problem}");
+}
+
+/// Tells a worker to stop as soon as a step is done.
+struct StopAfter(Step, std::sync::Mutex<Option<tokio::sync::oneshot::Sender<()>>>);
+
+impl StepObserver for StopAfter {
+    fn finished(&self, step: Step) {
+        if step == self.0
+            && let Some(stop) = self.1.lock().unwrap().take()
+        {
+            stop.send(()).unwrap();
         }
     }
-    let (newer, _) = world.work(vec![probe("alpha"), creates(json!([draft("alpha", &["s1"])]))]).await;
-    assert_eq!(newer.ending, Ending::Done);
-    assert_eq!(world.topics("alpha").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stop_never_interrupts_a_publish_that_began() {
+    // TM-157, TM-199
+    for (step, ending, cursor) in [(Step::Probe, Ending::Terminated, 0), (Step::Project, Ending::Done, 1)] {
+        let world = World::new().await;
+        world.capture(&["alpha"]).await;
+        let model = Script::new(vec![probe("alpha"), creates(json!([draft("alpha", &["s1"])]))]);
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let mut parts = world.parts(&model);
+        parts.observer = Arc::new(StopAfter(step, std::sync::Mutex::new(Some(stop))));
+        let stopped = async { stopped.await.unwrap() };
+        let outcome = run_until(world.assignment().await, parts, stopped).await;
+        assert_eq!(outcome.ending, ending, "{outcome:?}");
+        assert_eq!(world.cursor().await, Position::new(cursor));
+        assert_eq!(outcome.counts.created, u32::from(ending == Ending::Done));
+    }
+}
+
+/// The largest amount of memory this process ever had, in MiB.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1_024
+}
+
+#[tokio::test]
+async fn a_window_reads_no_more_of_a_large_journal_than_it_takes() {
+    // TM-025, TM-029
+    let mut world = World::new().await;
+    world.settings.source_window_limit = 100;
+    world.settings.context_window_tokens = 8_000_000;
+    let large = "lorem ipsum ".repeat((1 << 20) / 12);
+    for _ in 0..100 {
+        world.capture_json(json!(large)).await;
+    }
+    let before = peak_memory();
+    let (outcome, _) = world.work(vec![answer(json!({"probes": []}))]).await;
+    assert_eq!((outcome.ending, outcome.counts.sources), (Ending::Done, 4), "{outcome:?}");
+    assert_eq!(world.cursor().await, Position::new(4));
+    let grown = peak_memory() - before;
+    assert!(grown < 64, "{grown} MiB for a Window of 4 MiB");
 }
 
 #[tokio::test]

@@ -65,10 +65,11 @@ async fn a_worker_of_an_old_term_exits_with_its_own_code_and_logs_why() {
     assert_eq!(output.status.code(), Some(10));
     assert_eq!(outcome(&output).error_code, Some(ErrorCode::Fenced));
     let log = String::from_utf8(output.stderr).unwrap();
-    for word in
-        ["binding", "scope", "generation", "after", "step", "error_code", "topic-memory-source-window"]
-    {
+    for word in ["binding", "scope", "supervisor_generation", "source_after", "topic-memory-source-window"] {
         assert!(log.contains(word), "{word}: {log}");
+    }
+    for field in [r#""stage":"start""#, r#""error_code":"fenced""#, r#""ending":"superseded""#] {
+        assert!(log.contains(field), "{field}: {log}");
     }
     assert!(!log.contains("zanzibar"));
     assert!(leases::current(&world.store).await.unwrap().is_some());
@@ -149,4 +150,33 @@ async fn a_worker_that_gets_sigterm_stops() {
     assert!(sent.success());
     assert_terminated(&child.wait_with_output().unwrap());
     drop(stdin);
+}
+
+#[tokio::test]
+async fn a_failed_start_is_told_once_with_its_cause() {
+    // TM-080, TM-227
+    let world = World::new().await;
+    let good = assignment(&world).await;
+    let broken = world.folder.path().join("broken.db");
+    std::fs::write(&broken, "this is no database ".repeat(1_000)).unwrap();
+    let database = "POWERCONTEXT_SERVER_DATABASE_URL";
+    let level = "POWERCONTEXT_SERVER_LOG_LEVEL";
+    let model = "POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL";
+    let mut cases = [
+        (program(&world, "{}"), ErrorCode::ConfigurationInvalid, "missing field", true),
+        (program(&world, &good), ErrorCode::ConfigurationInvalid, "telepathy", true),
+        (program(&world, &good), ErrorCode::DatabaseUnavailable, "database operation", true),
+        (program(&world, &good), ErrorCode::ConfigurationInvalid, "log.level", false),
+    ];
+    cases[1].0.env(model, "telepathy:large");
+    cases[2].0.env(database, format!("sqlite://{}", broken.display()));
+    cases[3].0.env(level, "=loud=");
+    for (command, code, cause, logged) in &mut cases {
+        let output = command.output().unwrap();
+        assert_eq!(outcome(&output).error_code, Some(*code));
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(log.trim_end().lines().count(), 1, "{log}");
+        assert!(log.contains(&*cause), "{cause}: {log}");
+        assert_eq!(log.starts_with('{'), *logged, "{log}");
+    }
 }

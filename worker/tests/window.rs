@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Script, World, answer, creates, draft, probe, updates};
+use common::{Reply, Script, World, answer, creates, draft, probe, updates};
 use powercontext_core::ids::Position;
 use powercontext_core::stages::Stage;
 use powercontext_core::work::{Ending, Step};
@@ -109,6 +109,24 @@ async fn a_window_never_passes_its_wave_target_and_one_behind_it_has_nothing_to_
     let outcome = run(assignment, world.parts(&Script::new(vec![]))).await;
     assert_eq!((outcome.ending, outcome.step), (Ending::Done, Step::Start));
     assert_eq!(world.budget(1).await, None, "no attempt is used");
+}
+
+#[tokio::test]
+async fn a_round_without_a_new_topic_does_not_search_again() {
+    // TM-119
+    for (new_topic, ending) in [(false, Ending::Done), (true, Ending::Transient)] {
+        let world = World::new().await;
+        with_existing(&world).await;
+        world.capture(&["alpha lease"]).await;
+        // From the answer on, no search can succeed.
+        let no_search = "ALTER TABLE pc_topic_memory_active_chunks RENAME TO elsewhere";
+        let drafts = if new_topic { json!([draft("alpha lease", &["s1"])]) } else { json!([]) };
+        let (outcome, model) =
+            world.work(vec![probe("alpha"), Reply::Sql(world.url(), no_search), creates(drafts)]).await;
+        assert_eq!(outcome.ending, ending, "{outcome:?}");
+        assert_eq!(outcome.step, if new_topic { Step::Reconcile } else { Step::Publish });
+        assert_eq!(model.stages(), [Stage::Probe, Stage::Global]);
+    }
 }
 
 /// One published Topic whose own text finds it again above the threshold.

@@ -84,12 +84,27 @@ pub struct WindowSource {
     pub position: Position,
     /// Its name.
     pub source_ref: SourceRef,
+    /// What it says; `None` for a `lineage_only` Source, which is never shown to a model and only
+    /// moves the Cursor.
+    pub text: Option<SourceText>,
+}
+
+/// What a Source says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceText {
     /// The content as JSON text.
     pub content_json: String,
     /// The metadata as canonical JSON text; `None` for none.
     pub metadata_json: Option<String>,
-    /// Never shown to a model; it only moves the Cursor.
-    pub lineage_only: bool,
+}
+
+/// How many candidates are read at once; bounds the memory that a read takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadLimit {
+    /// Sources at most.
+    pub sources: u32,
+    /// Bytes of their texts together at most; the first Source is read whatever it has.
+    pub bytes: i64,
 }
 
 /// One trip to the connection for the whole capture. A Scope without a Journal row makes every
@@ -215,41 +230,60 @@ pub async fn get(
     }
 }
 
-/// At most `limit` Sources from right behind `after`, without a gap.
+/// The beginning of `(after, through]` that keeps the limit, without a gap; empty only when nothing
+/// is there.
 ///
 /// # Errors
 /// [`StoreError`] when the database cannot be read, or when positions are missing.
 pub async fn window_candidates(
     store: &Store,
     scope: &ScopeId,
-    after: Position,
-    limit: u32,
+    (after, through): (Position, Position),
+    limit: ReadLimit,
 ) -> Result<Vec<WindowSource>, StoreError> {
     let at = StoreError::at("sources.window_candidates");
     let mut reader = store.database.read().await.map_err(&at)?;
+    let lengths = reader
+        .query(
+            "SELECT position, CASE WHEN lineage_only <> 0 THEN 0 \
+               ELSE octet_length(content) + coalesce(octet_length(metadata), 0) END FROM pc_sources \
+             WHERE scope_id = ? AND position > ? AND position <= ? ORDER BY position LIMIT ?",
+            values![scope.as_str(), after.get(), through.get(), i64::from(limit.sources)],
+        )
+        .await
+        .map_err(&at)?;
+    let mut last = after;
+    let mut total = 0_i64;
+    for row in &lengths {
+        let position = Position::new(row.integer(0).map_err(&at)?);
+        if position != last.next() {
+            return Err(StoreError::invalid("the source journal has a gap"));
+        }
+        total = total.saturating_add(row.integer(1).map_err(&at)?);
+        if total > limit.bytes && last != after {
+            break;
+        }
+        last = position;
+    }
+    // A Journal is only ever added to, so these are the Sources whose lengths were read.
     let rows = reader
         .query(
-            "SELECT position, source_type, source_id, content, metadata, lineage_only FROM pc_sources \
-             WHERE scope_id = ? AND position > ? ORDER BY position LIMIT ?",
-            values![scope.as_str(), after.get(), i64::from(limit)],
+            "SELECT position, source_type, source_id, \
+               CASE WHEN lineage_only = 0 THEN content END, CASE WHEN lineage_only = 0 THEN metadata END \
+             FROM pc_sources WHERE scope_id = ? AND position > ? AND position <= ? ORDER BY position",
+            values![scope.as_str(), after.get(), last.get()],
         )
         .await
         .map_err(&at)?;
     let mut candidates = Vec::with_capacity(rows.len());
-    let mut expected = after;
     for row in &rows {
-        expected = expected.next();
-        let candidate = WindowSource {
+        let metadata_json = row.optional_text(4).map_err(&at)?;
+        let text = row.optional_text(3).map_err(&at)?;
+        candidates.push(WindowSource {
             position: Position::new(row.integer(0).map_err(&at)?),
             source_ref: source_ref(row)?,
-            content_json: row.text(3).map_err(&at)?,
-            metadata_json: row.optional_text(4).map_err(&at)?,
-            lineage_only: row.integer(5).map_err(&at)? != 0,
-        };
-        if candidate.position != expected {
-            return Err(StoreError::invalid("the source journal has a gap"));
-        }
-        candidates.push(candidate);
+            text: text.map(|content_json| SourceText { content_json, metadata_json }),
+        });
     }
     Ok(candidates)
 }

@@ -133,7 +133,12 @@ impl World {
 
     /// Everything a failed worker must leave alone.
     pub async fn durable(&self) -> (Position, Vec<pending::PendingFact>, Vec<TopicRevision>) {
-        (self.cursor().await, self.pending().await, self.topics("alpha beta gamma delta").await)
+        let mut topics = Vec::new();
+        // One word a search: several words would have to meet in one Topic.
+        for word in ["alpha", "beta", "gamma", "delta"] {
+            topics.extend(self.topics(word).await);
+        }
+        (self.cursor().await, self.pending().await, topics)
     }
 }
 
@@ -153,6 +158,10 @@ pub enum Reply {
     Error(GenerationError),
     /// A new term begins, then the next reply is given.
     NewTerm(Store),
+    /// Waits for a word, then the next reply is given.
+    Wait(tokio::sync::oneshot::Receiver<()>),
+    /// Runs a statement on the database behind this URL, then the next reply is given.
+    Sql(String, &'static str),
     /// Never answers.
     Hang,
 }
@@ -270,6 +279,12 @@ impl Generator for Script {
                 Reply::Error(error) => return Err(error),
                 Reply::NewTerm(store) => {
                     begin_term(&store, "second").await;
+                }
+                Reply::Wait(word) => word.await.unwrap(),
+                Reply::Sql(url, statement) => {
+                    let pool = sqlx::sqlite::SqlitePool::connect(&url).await.unwrap();
+                    sqlx::query(statement).execute(&pool).await.unwrap();
+                    pool.close().await;
                 }
                 Reply::Hang => std::future::pending().await,
             }

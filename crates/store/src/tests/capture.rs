@@ -1,7 +1,7 @@
 use powercontext_core::ids::{Position, SourceRef};
 
 use super::{databases, new_source};
-use crate::sources::{self, AddSourceError, Added, ReadSourcesError};
+use crate::sources::{self, AddSourceError, Added, ReadLimit, ReadSourcesError};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn eight_writers_in_two_processes_get_contiguous_positions_and_lose_nothing() {
@@ -30,7 +30,9 @@ async fn eight_writers_in_two_processes_get_contiguous_positions_and_lose_nothin
         all.sort_unstable();
         assert_eq!(all, (1..=400).collect::<Vec<_>>());
         let candidates =
-            sources::window_candidates(&database.store, &scope, Position::default(), 1000).await.unwrap();
+            sources::window_candidates(&database.store, &scope, EVERYTHING, limit(1000, i64::MAX))
+                .await
+                .unwrap();
         assert_eq!(candidates.len(), 400);
         assert_eq!(sources::head(&database.store, &scope).await.unwrap(), Position::new(400));
     }
@@ -127,8 +129,44 @@ async fn a_cancelled_capture_leaves_the_writer_usable() {
             let _ = tokio::time::timeout(std::time::Duration::from_micros(number * 10), capture).await;
         }
         let head = database.capture(&scope, 1).await.get();
-        let all =
-            sources::window_candidates(&database.store, &scope, Position::default(), 100).await.unwrap();
+        let all = sources::window_candidates(&database.store, &scope, EVERYTHING, limit(100, i64::MAX))
+            .await
+            .unwrap();
         assert_eq!(all.len(), usize::try_from(head).unwrap());
     }
+}
+
+#[tokio::test]
+async fn window_candidates_are_read_up_to_a_number_of_bytes_but_never_none() {
+    // TM-025, TM-026, TM-166
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        for number in 0..100 {
+            let content = "x".repeat(1 << 20);
+            sources::add(&database.store, &new_source(&scope, &format!("s{number}"), &content))
+                .await
+                .unwrap();
+        }
+        let read = async |after, through, limit| {
+            let range = (Position::new(after), Position::new(through));
+            let found = sources::window_candidates(&database.store, &scope, range, limit).await.unwrap();
+            let bytes: usize =
+                found.iter().flat_map(|one| &one.text).map(|text| text.content_json.len()).sum();
+            assert!(found.len() <= 1 || i64::try_from(bytes).unwrap() <= limit.bytes);
+            found.iter().map(|one| one.position.get()).collect::<Vec<_>>()
+        };
+        assert_eq!(read(0, 100, limit(100, 0)).await, [1]);
+        assert_eq!(read(0, 100, limit(100, 1 << 20)).await, [1], "quotes take room too");
+        assert_eq!(read(7, 100, limit(100, 4 << 20)).await, [8, 9, 10]);
+        assert_eq!(read(7, 100, limit(2, 4 << 20)).await, [8, 9]);
+        assert_eq!(read(97, 99, limit(100, 4 << 20)).await, [98, 99]);
+        assert_eq!(read(99, 99, limit(100, 4 << 20)).await, [0; 0]);
+        assert_eq!(read(100, 200, limit(100, 4 << 20)).await, [0; 0]);
+    }
+}
+
+const EVERYTHING: (Position, Position) = (Position::new(0), Position::new(i64::MAX));
+
+fn limit(sources: u32, bytes: i64) -> ReadLimit {
+    ReadLimit { sources, bytes }
 }
