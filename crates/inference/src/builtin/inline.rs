@@ -67,7 +67,12 @@ pub(super) fn is_part(wholes: &[Range<usize>], at: usize) -> bool {
 pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     write_plain(row(text).as_deref().unwrap_or(text), &mut out);
-    let mut words = out.split(' ').filter(|word| !word.is_empty());
+    spaced(&out)
+}
+
+/// One space between words and none around them.
+fn spaced(text: &str) -> String {
+    let mut words = text.split(' ').filter(|word| !word.is_empty());
     let first = words.next().unwrap_or_default().to_owned();
     words.fold(first, |line, word| line + " " + word)
 }
@@ -285,7 +290,8 @@ pub(super) fn balanced(text: &str) -> String {
     if quotes.len() % 2 == 1 {
         lone.extend(quotes.last());
     }
-    text.char_indices().filter(|(at, _)| !lone.contains(at)).map(|(_, c)| c).collect()
+    let kept: String = text.char_indices().filter(|(at, _)| !lone.contains(at)).map(|(_, c)| c).collect();
+    spaced(&kept)
 }
 
 /// Whether a character may stand in a Topic: no control characters, nothing that reorders or hides text.
@@ -296,7 +302,30 @@ pub(super) fn is_visible(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::text::{pieces, readable};
+    use super::super::title::cut;
     use super::*;
+
+    proptest! {
+        #[test]
+        fn any_mixture_of_marks_is_read(text in "[`*_~\\[\\]()<>!|#\\\\ a1.é租。hp:/\"“\n\u{0}\u{202e}-]{0,120}") {
+            for piece in pieces(&readable(&serde_json::Value::from(text))) {
+                let shown = balanced(&plain(&piece.text));
+                prop_assert!(piece.text.chars().all(is_visible) && shown.chars().all(is_visible));
+                prop_assert!(cut(&shown, 20).chars().count() <= 20);
+                prop_assert!(!shown.contains("  ") && wholes(&shown).iter().all(|whole| whole.start < whole.end));
+            }
+        }
+
+        #[test]
+        fn addresses_and_code_are_kept_whole(text in "(a b\\. |`c\\. D`|https://x\\.test/a\\. |\\[e\\. F\\]\\(g\\) ){1,40}") {
+            let cut = pieces(&text);
+            prop_assert!(cut.iter().all(|piece| piece.text.matches('`').count() % 2 == 0), "{cut:?}");
+            prop_assert!(cut.iter().all(|piece| piece.text.matches('[').count() == piece.text.matches("](g)").count()));
+        }
+    }
 
     #[test]
     fn a_reader_sees_words_and_no_markdown() {
