@@ -28,7 +28,7 @@ pub struct Current {
 pub(crate) async fn recall(store: &Store, scope: &ScopeId, text: &str) -> Result<Vec<Fused>, StoreError> {
     let mut lists = Vec::new();
     for query in analyzer::bounded_queries(text) {
-        lists.push(topics::recall(store, scope, &query, history::MAX_CANDIDATES).await?);
+        lists.push(topics::recall(store, scope, &query, fusion::MAX_HITS).await?);
     }
     Ok(fusion::combine(&lists))
 }

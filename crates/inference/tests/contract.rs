@@ -64,8 +64,10 @@ fn holds(draft: &TopicDraft) {
     ] {
         assert!(!text.trim().is_empty(), "blank field in {draft:?}");
         assert!(text.chars().count() <= limit);
+        let control = |byte: u8| byte < b' ' && byte != b'\t' && byte != b'\n';
+        assert!(!text.bytes().any(control), "control character in {draft:?}");
     }
-    assert!(!draft.title.contains(['\n', '\0']));
+    assert!(!draft.title.contains('\n'));
 }
 
 /// The ids of several drafts, each at most once.
@@ -85,6 +87,7 @@ fn text() -> impl Strategy<Value = String> {
         "[租约续期失败灰度发布的了是，。；：！\\n]{0,80}",
         "(```\\n)?[a-z(){};_ \\n]{0,60}(\\n```)?",
         "\\PC{0,400}",
+        "(```\n)?[a-z\\x00-\\x1f .`]{1,60}(\n```)?",
     ]
 }
 

@@ -3,8 +3,7 @@
 //! Names, numbers and codes only. An event's name is its message and its `event` field.
 
 use powercontext_core::ids::SupervisorGeneration;
-use powercontext_core::work::{Outcome, OutcomeCounts, Step};
-use serde::Serialize;
+use powercontext_core::work::OutcomeCounts;
 
 use crate::notice::{FailureReason, Notice, Setback};
 
@@ -39,8 +38,8 @@ pub fn tell(notice: &Notice, term: SupervisorGeneration) {
             tracing::warn!(
                 event = "window_failed", binding = %setback.key.binding, scope = %setback.key.scope,
                 source_after = setback.source_after.get(), source_through = fields.through,
-                wave_target = setback.wave.target.get(), stage = fields.step, error_code = fields.code,
-                failures = setback.failures, retry_delay_ms = fields.delay,
+                wave_target = setback.wave.target.get(), stage = fields.stage, error_code = fields.code,
+                failure_count = setback.failures, retry_delay_ms = fields.delay,
                 supervisor_generation = term, worker_id = fields.worker,
                 "window failed"
             );
@@ -50,8 +49,8 @@ pub fn tell(notice: &Notice, term: SupervisorGeneration) {
             tracing::info!(
                 event = "window_conflict", binding = %setback.key.binding, scope = %setback.key.scope,
                 source_after = setback.source_after.get(), source_through = fields.through,
-                wave_target = setback.wave.target.get(), stage = fields.step, error_code = fields.code,
-                failures = setback.failures, retry_delay_ms = fields.delay,
+                wave_target = setback.wave.target.get(), stage = fields.stage, error_code = fields.code,
+                failure_count = setback.failures, retry_delay_ms = fields.delay,
                 supervisor_generation = term, worker_id = fields.worker,
                 "window superseded"
             );
@@ -72,15 +71,9 @@ pub fn tell(notice: &Notice, term: SupervisorGeneration) {
     }
 }
 
-/// Everything behind an error, nearest cause first.
-pub fn causes(error: &dyn std::error::Error) -> String {
-    let chain = std::iter::successors(error.source(), |cause| cause.source());
-    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
 struct Fields {
-    code: String,
-    step: String,
+    code: &'static str,
+    stage: &'static str,
     through: Option<i64>,
     delay: u64,
     worker: String,
@@ -91,21 +84,13 @@ impl Fields {
         let outcome = setback.outcome.as_ref();
         Self {
             code: match setback.reason {
-                FailureReason::Code(code) => name(&code),
-                FailureReason::NoProgress => "no_progress".to_owned(),
+                FailureReason::Code(code) => code.as_str(),
+                FailureReason::NoProgress => "no_progress",
             },
-            step: outcome.map_or_else(String::new, |outcome: &Outcome| name::<Step>(&outcome.step)),
+            stage: outcome.map_or("", |outcome| outcome.step.as_str()),
             through: outcome.and_then(|outcome| outcome.window).map(|window| window.through.get()),
             delay: u64::try_from(setback.delay.as_millis()).unwrap_or(u64::MAX),
             worker: setback.worker.as_ref().map_or_else(String::new, ToString::to_string),
         }
-    }
-}
-
-/// The stable name of a code, as it is written in outcomes and budgets.
-fn name<T: Serialize>(code: &T) -> String {
-    match serde_json::to_value(code) {
-        Ok(serde_json::Value::String(name)) => name,
-        _ => String::new(),
     }
 }

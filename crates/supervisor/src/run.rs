@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use powercontext_core::ambient::{Clock, IdSource};
+use powercontext_core::failure::chain;
 use powercontext_core::ids::HolderId;
 use powercontext_core::work::{ErrorCode, Fence, WorkAssignment};
 use powercontext_store::Store;
@@ -297,10 +298,12 @@ impl Running {
         let event = match self.launcher.launch(&assignment).await {
             Ok(worker) => Event::Launched { key: assignment.key, worker },
             Err(error) => {
-                let cause = log::causes(&error);
                 tracing::warn!(
                     event = "launch_failed", binding = %assignment.key.binding, scope = %assignment.key.scope,
-                    %error, cause, "a worker could not be started"
+                    source_after = assignment.source_after.get(),
+                    error_code = ErrorCode::LaunchFailed.as_str(),
+                    supervisor_generation = assignment.fence.generation.get(),
+                    error = chain(&error), "a worker could not be started"
                 );
                 Event::LaunchFailed { key: assignment.key }
             }
@@ -329,8 +332,9 @@ impl Running {
     }
 
     fn unavailable(&self, error: &FactsError) {
-        let cause = log::causes(error);
-        tracing::warn!(event = "database_unavailable", %error, cause, "the supervisor waits for its database");
+        tracing::warn!(
+            event = "database_unavailable", error = chain(error), "the supervisor waits for its database"
+        );
         self.report(Phase::DatabaseUnavailable);
     }
 
