@@ -176,7 +176,7 @@ async fn a_failed_start_is_told_once_with_its_cause() {
         assert_eq!(outcome(&output).error_code, Some(*code));
         let log = String::from_utf8(output.stderr).unwrap();
         assert_eq!(log.trim_end().lines().count(), 1, "{log}");
-        assert!(log.contains(&*cause), "{cause}: {log}");
+        assert!(log.contains(*cause), "{cause}: {log}");
         assert_eq!(log.starts_with('{'), *logged, "{log}");
     }
 }
