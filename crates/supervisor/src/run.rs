@@ -333,7 +333,9 @@ impl Running {
 
     fn unavailable(&self, error: &FactsError) {
         tracing::warn!(
-            event = "database_unavailable", error = chain(error), "the supervisor waits for its database"
+            event = "database_unavailable",
+            error = chain(error),
+            "the supervisor waits for its database"
         );
         self.report(Phase::DatabaseUnavailable);
     }
