@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use powercontext_core::ambient::{Clock, IdSource};
 use powercontext_store::Store;
 use tokio::sync::Semaphore;
+
+use crate::intake::Intake;
+
+/// The least memory for all bodies together, in bytes.
+const BODY_MEMORY: usize = 128 * 1024 * 1024;
 
 /// The part of the supervisor that HTTP needs.
 pub trait Processing: Send + Sync {
@@ -13,15 +19,56 @@ pub trait Processing: Send + Sync {
     fn wake(&self);
     /// Whether work is being dispatched.
     fn is_running(&self) -> bool;
+    /// What the last look at all unanswered flushes found.
+    fn backlog(&self) -> Backlog;
 }
 
-/// Bounds on requests.
+/// Flushes that are not answered yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Scopes with such a flush.
+    pub unanswered: u64,
+    /// Those of them whose frontier is terminal: nothing happens until an operator acts.
+    pub terminal: u64,
+}
+
+/// Bounds on connections and requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Largest body in bytes.
     pub max_body_bytes: usize,
     /// Requests worked on at once.
     pub max_concurrent_requests: usize,
+    /// Bodies at once that do not arrive at once.
+    pub max_slow_bodies: usize,
+    /// Bytes of all bodies together, from their arrival to their answer.
+    pub max_body_memory_bytes: usize,
+    /// How long a body may pause.
+    pub body_stall: Duration,
+    /// How long a body may take.
+    pub body_time: Duration,
+    /// Connections at once; further ones wait in the system's queue.
+    pub max_connections: usize,
+    /// How long a connection may rest, or take for the head of a request.
+    pub header_time: Duration,
+}
+
+impl Limits {
+    /// Bounds that follow from what is set.
+    #[must_use]
+    pub const fn new(max_body_bytes: usize, max_concurrent_requests: usize) -> Self {
+        let bodies = max_body_bytes.saturating_mul(4);
+        Self {
+            max_body_bytes,
+            max_concurrent_requests,
+            max_slow_bodies: max_concurrent_requests,
+            max_body_memory_bytes: if bodies > BODY_MEMORY { bodies } else { BODY_MEMORY },
+            body_stall: Duration::from_secs(5),
+            body_time: Duration::from_secs(30),
+            max_connections: max_concurrent_requests.saturating_mul(4),
+            header_time: Duration::from_secs(10),
+        }
+    }
 }
 
 /// What an [`App`] is made of.
@@ -44,7 +91,8 @@ pub struct App(Arc<Inner>);
 
 struct Inner {
     parts: AppParts,
-    permits: Arc<Semaphore>,
+    permits: Semaphore,
+    intake: Intake,
     draining: AtomicBool,
 }
 
@@ -52,8 +100,9 @@ impl App {
     /// Puts the parts together.
     #[must_use]
     pub fn new(parts: AppParts) -> Self {
-        let permits = Arc::new(Semaphore::new(parts.limits.max_concurrent_requests));
-        Self(Arc::new(Inner { parts, permits, draining: AtomicBool::new(false) }))
+        let permits = Semaphore::new(parts.limits.max_concurrent_requests);
+        let intake = Intake::new(parts.limits);
+        Self(Arc::new(Inner { parts, permits, intake, draining: AtomicBool::new(false) }))
     }
 
     /// The database.
@@ -80,16 +129,22 @@ impl App {
         self.0.parts.processing.as_deref()
     }
 
-    /// Bounds on requests.
+    /// Bounds on connections and requests.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.0.parts.limits
     }
 
-    /// The permits of requests in progress.
+    /// The places of requests worked on.
     #[must_use]
-    pub fn permits(&self) -> &Arc<Semaphore> {
+    pub fn permits(&self) -> &Semaphore {
         &self.0.permits
+    }
+
+    /// Where bodies come in.
+    #[must_use]
+    pub fn intake(&self) -> &Intake {
+        &self.0.intake
     }
 
     /// From now on readiness says no, so that load balancers look elsewhere.

@@ -6,17 +6,17 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::schema::{Field, Object, Pattern, Shape};
+use crate::schema::{Default, Field, Object, Pattern, Shape};
 
 const SCOPE_ID: Shape = Shape::Text(1, Some(256), Pattern::NotBlank);
 const TRIMMED_256: Shape = Shape::Text(1, Some(256), Pattern::Trimmed);
 const SUMMARY: Shape = Shape::Text(1, Some(2_000), Pattern::Trimmed);
 const PLAIN: Shape = Shape::Text(0, None, Pattern::Any);
 const REVISION: Shape = Shape::Integer(1, None);
-const SCOPE_IDS: Shape = Shape::List(&SCOPE_ID, true);
+const SCOPE_IDS: Shape = Shape::Set(&SCOPE_ID);
 const CONTENT_ONLY: Shape = Shape::Word(&["content"]);
 const NULLABLE_CURSOR: Shape = Shape::Nullable(&Shape::Text(1, Some(4_096), Pattern::Any));
-const EXTERNAL: Shape = Shape::List(&Shape::Object(&EXTERNAL_REFERENCE), true);
+const EXTERNAL: Shape = Shape::Set(&Shape::Object(&EXTERNAL_REFERENCE));
 
 /// `ScopeExternalReference`.
 pub static EXTERNAL_REFERENCE: Object = Object {
@@ -34,8 +34,8 @@ pub static CREATE_SCOPE: Object = Object {
         Field::required("title", TRIMMED_256),
         Field::required("summary", SUMMARY),
         Field::optional("parent_scope_id", Shape::Nullable(&SCOPE_ID)),
-        Field::optional("context_references", SCOPE_IDS),
-        Field::optional("external_references", EXTERNAL),
+        Field::defaulting("context_references", SCOPE_IDS, Default::EmptyList),
+        Field::defaulting("external_references", EXTERNAL, Default::EmptyList),
         Field::required("idempotency_key", TRIMMED_256),
     ],
 };
@@ -48,8 +48,8 @@ pub static UPDATE_SCOPE: Object = Object {
         Field::required("title", TRIMMED_256),
         Field::required("summary", SUMMARY),
         Field::optional("parent_scope_id", Shape::Nullable(&SCOPE_ID)),
-        Field::optional("context_references", SCOPE_IDS),
-        Field::optional("external_references", EXTERNAL),
+        Field::defaulting("context_references", SCOPE_IDS, Default::EmptyList),
+        Field::defaulting("external_references", EXTERNAL, Default::EmptyList),
     ],
 };
 
@@ -75,7 +75,7 @@ pub static SCOPE: Object = Object {
 pub static SCOPE_PAGE: Object = Object {
     name: "ScopePage",
     fields: &[
-        Field::required("items", Shape::List(&Shape::Object(&SCOPE), false)),
+        Field::required("items", Shape::List(&Shape::Object(&SCOPE))),
         Field::optional("next_cursor", NULLABLE_CURSOR),
     ],
 };
@@ -83,7 +83,10 @@ pub static SCOPE_PAGE: Object = Object {
 /// Body of `create_source`.
 pub static CREATE_SOURCE: Object = Object {
     name: "CreateSourceRequest",
-    fields: &[Field::optional("source_type", CONTENT_ONLY), Field::required("content", Shape::Anything)],
+    fields: &[
+        Field::defaulting("source_type", CONTENT_ONLY, Default::Text("content")),
+        Field::required("content", Shape::Anything),
+    ],
 };
 
 /// Body of `capture_content_source`.
@@ -91,7 +94,8 @@ pub static CAPTURE: Object = Object {
     name: "CaptureContentSourceRequest",
     fields: &[
         Field::required("scope_id", SCOPE_ID),
-        Field::required("source_id", TRIMMED_256),
+        // Whether the id is padded or the text blank is only looked at in a Scope that exists.
+        Field::required("source_id", Shape::Text(1, Some(256), Pattern::Any)),
         Field::required("content", Shape::Text(1, Some(200_000), Pattern::Any)),
         Field::optional("metadata", Shape::Nullable(&Shape::OpenObject)),
     ],
@@ -131,7 +135,7 @@ pub static SOURCE: Object = Object {
 pub static SOURCE_PAGE: Object = Object {
     name: "SourcePage",
     fields: &[
-        Field::required("items", Shape::List(&Shape::Object(&SOURCE), false)),
+        Field::required("items", Shape::List(&Shape::Object(&SOURCE))),
         Field::required("next_cursor", NULLABLE_CURSOR),
     ],
 };
@@ -158,13 +162,16 @@ pub static FLUSHED: Object = Object {
     fields: &[Field::required("status", Shape::Word(&["accepted", "idle"]))],
 };
 
+/// The hits of a search that names no limit.
+pub const SEARCH_LIMIT: u32 = 10;
+
 /// Body of `search_topic_memory` (B-3).
 pub static SEARCH: Object = Object {
     name: "SearchTopicMemoryRequest",
     fields: &[
         Field::required("scope_id", SCOPE_ID),
         Field::required("query", Shape::Text(1, Some(8_192), Pattern::Unpadded)),
-        Field::optional("limit", Shape::Integer(1, Some(20))),
+        Field::defaulting("limit", Shape::Integer(1, Some(20)), Default::Integer(SEARCH_LIMIT as i64)),
     ],
 };
 
@@ -180,7 +187,7 @@ pub static HIT: Object = Object {
         Field::required("summary", TOPIC_SUMMARY),
         Field::required("snippet", Shape::Nullable(&PLAIN)),
         Field::required("score", Shape::Number),
-        Field::required("matched_by", Shape::List(&Shape::Word(&["topic_fts", "detail_fts"]), true)),
+        Field::required("matched_by", Shape::NonEmptySet(&Shape::Word(&["topic_fts", "detail_fts"]))),
     ],
 };
 
@@ -189,7 +196,7 @@ pub static HITS: Object = Object {
     name: "SearchTopicMemoryResponse",
     fields: &[
         Field::required("mode", Shape::Word(&["fts"])),
-        Field::required("hits", Shape::List(&Shape::Object(&HIT), false)),
+        Field::required("hits", Shape::List(&Shape::Object(&HIT))),
     ],
 };
 
@@ -207,7 +214,7 @@ pub static TOPIC: Object = Object {
         Field::required("title", TITLE),
         Field::required("summary", TOPIC_SUMMARY),
         Field::required("detail", Shape::Text(1, Some(125_000), Pattern::Any)),
-        Field::required("source_refs", Shape::List(&Shape::Object(&SOURCE_REFERENCE), false)),
+        Field::required("source_refs", Shape::List(&Shape::Object(&SOURCE_REFERENCE))),
     ],
 };
 
@@ -242,7 +249,7 @@ pub static PROMPT: Object = Object {
     ],
 };
 
-const NAMES: Shape = Shape::List(&PLAIN, false);
+const NAMES: Shape = Shape::List(&PLAIN);
 
 /// Answer of `get_capabilities`.
 pub static CAPABILITIES: Object = Object {
@@ -297,6 +304,17 @@ macro_rules! body {
     };
 }
 
+/// A positive integer of any size; `None` when it is beyond the range of every counter here.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(from = "serde_json::Number")]
+pub struct Counter(pub Option<i64>);
+
+impl From<serde_json::Number> for Counter {
+    fn from(number: serde_json::Number) -> Self {
+        Self(number.as_i64())
+    }
+}
+
 /// An external reference as it is written.
 #[derive(Debug, Deserialize)]
 pub struct ExternalReferenceBody {
@@ -327,7 +345,7 @@ body!(
     /// `update_scope`.
     UpdateScope, UPDATE_SCOPE {
         /// The version the caller has seen.
-        expected_version: u64,
+        expected_version: Counter,
         /// See the contract.
         title: String,
         /// See the contract.
@@ -383,8 +401,8 @@ body!(
         scope_id: String,
         /// The text to find.
         query: String,
-        /// The most hits; 10 when absent.
-        @default limit: Option<usize>,
+        /// The most hits.
+        @default limit: Option<u32>,
     }
 );
 /// A reference to an exact Revision as it is written.
@@ -395,7 +413,7 @@ pub struct ArtifactBody {
     /// The identity.
     pub artifact_id: String,
     /// The Revision.
-    pub revision: u64,
+    pub revision: Counter,
 }
 
 body!(

@@ -1,5 +1,5 @@
-//! What every request gets, whatever its path: an id, a place in the queue, one log line, and an
-//! answer even when a handler panics.
+//! What every request gets, whatever its path: an id, its body read, a place among those worked on,
+//! one log line, and an answer even when a handler panics.
 //!
 //! The log has the route template and never a raw path, a query or a body: those hold what users
 //! wrote.
@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
 use crate::error::{ApiError, Cause};
-use crate::operations::not_allowed;
+use crate::operations::{not_allowed, takes_body};
 
 /// Carries the id of a request in its answer; never taken from the client.
 pub static REQUEST_ID: HeaderName = HeaderName::from_static("x-powercontext-request-id");
@@ -50,8 +50,18 @@ async fn answer(app: &App, request: Request, next: Next, route: &str) -> Respons
         // Routers answer HEAD like GET by themselves; the contract does not offer it.
         return not_allowed(route);
     }
-    let permit = app.permits().try_acquire();
-    if permit.is_err() && !route.starts_with("/health/") {
+    let (request, _share) = if takes_body(request.method(), route) {
+        match app.intake().take(request).await {
+            Ok((request, share)) => (request, Some(share)),
+            Err(error) => return error.into_response(),
+        }
+    } else {
+        (request, None)
+    };
+    // Health checks take no place: they must answer when nothing else does.
+    let needs_place = !route.starts_with("/health/");
+    let place = needs_place.then(|| app.permits().try_acquire());
+    if matches!(place, Some(Err(_))) {
         return ApiError::overloaded().into_response();
     }
     caught(next.run(request))

@@ -3,11 +3,10 @@
 //! Every error of another crate becomes an [`ApiError`] in one `match` without `_`, so a new variant
 //! has to choose its answer here. Causes stay behind as [`Cause`] for the log and are never sent.
 
-use std::fmt::Write as _;
-
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use powercontext_core::failure::chain;
 use powercontext_store::StoreError;
 use powercontext_store::pending::FlushError;
 use powercontext_store::scopes::{CreateScopeError, SetDefaultError, UpdateScope, UpdateScopeError};
@@ -71,6 +70,14 @@ impl ApiError {
     pub fn invalid_field(field: &'static str, reason: &'static str) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", "The request is not valid.")
             .with(json!({"field": field, "reason": reason}))
+    }
+
+    /// 422 for a body that is no JSON text or does not say that it is.
+    #[must_use]
+    pub fn not_json(problem: Problem) -> Self {
+        let mut error = Self::invalid(&[problem]);
+        error.message = "The request body is not JSON.";
+        error
     }
 
     /// 400 for a body that is not text in UTF-8 or is nested too deep.
@@ -193,16 +200,6 @@ impl IntoResponse for ApiError {
     }
 }
 
-fn chain(error: &dyn std::error::Error) -> Cause {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let _ = write!(text, ": {source}");
-        next = source.source();
-    }
-    Cause(text)
-}
-
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let mut answer = match &error {
@@ -215,7 +212,7 @@ impl From<StoreError> for ApiError {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The server failed.")
             }
         };
-        answer.cause = Some(chain(&error));
+        answer.cause = Some(Cause(chain(&error)));
         answer
     }
 }

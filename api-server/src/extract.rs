@@ -1,33 +1,25 @@
 //! Takes typed values out of a request, or says exactly what is wrong with it.
 //!
-//! A body is bounded before it is read, read within a time, parsed, checked against its shape and
-//! only then decoded. Path and query texts follow the same rules. Nothing here reads the database.
+//! A body, which `intake` has read, is parsed, checked against its shape and only then decoded. Path
+//! and query texts follow the same rules. Nothing here reads the database.
 
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::time::Duration;
-
-use axum::body::{Body as HttpBody, HttpBody as _};
 use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use powercontext_core::ids::{ScopeId, SourceId, SourceRef};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::app::App;
 use crate::contract::Body;
 use crate::error::{ApiError, Problem};
 use crate::json;
-use crate::schema::{Pattern, Shape, check, integer_problem, text_problem};
-
-/// How long a client may take to send its body.
-const BODY_TIME: Duration = Duration::from_secs(30);
+use crate::schema::{Default, Pattern, Shape, check, integer_problem, text_problem};
 
 /// A checked and decoded request body.
 pub struct ApiJson<T> {
     /// The body.
     pub body: T,
-    /// Whether it holds an integer beyond 2^53, which no Source may.
+    /// Whether it holds an integer beyond 2^53 - 1, which no Source may.
     pub has_huge_integer: bool,
 }
 
@@ -36,16 +28,18 @@ impl<T: Body> FromRequest<App> for ApiJson<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let bytes = read(&parts.headers, body, app.limits().max_body_bytes).await?;
-        let document = if bytes.is_empty() || is_json(&parts.headers) {
-            json::parse(&bytes)?
-        } else {
-            // Any other content type is a text to the contract, never an object.
-            json::Document { value: Value::Null, has_huge_integer: false }
-        };
+        // `intake` has read the body within its bounds, so this waits for nobody.
+        let limit = app.limits().max_body_bytes;
+        let bytes = axum::body::to_bytes(body, limit).await.map_err(|_| ApiError::too_large(limit))?;
+        if !bytes.is_empty() {
+            require_json(&parts.headers)?;
+        }
+        let document = json::parse(&bytes)?;
         drop(bytes);
-        let mut problems = Vec::new();
-        check(&Shape::Object(T::SHAPE), &document.value, &mut vec![json!("body")], &mut problems);
+        if !document.value.is_object() {
+            return Err(ApiError::invalid(&[whole_body("model_attributes_type", "must be an object")]));
+        }
+        let problems = check(&Shape::Object(T::SHAPE), &document.value);
         if !problems.is_empty() {
             return Err(ApiError::invalid(&problems));
         }
@@ -56,41 +50,24 @@ impl<T: Body> FromRequest<App> for ApiJson<T> {
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+/// Any other content type is a text to the contract, never an object.
+fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let rule = match headers.get(header::CONTENT_TYPE) {
+        None => "the header Content-Type is missing; it must be application/json",
+        Some(value) if is_json(value.to_str().unwrap_or_default()) => return Ok(()),
+        Some(_) => "the header Content-Type must be application/json",
+    };
+    Err(ApiError::not_json(whole_body("model_attributes_type", rule)))
+}
+
+fn is_json(content_type: &str) -> bool {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let Some(subtype) = media_type.strip_prefix("application/") else { return false };
     subtype == "json" || (subtype.len() > "+json".len() && subtype.ends_with("+json"))
 }
 
-async fn read(headers: &HeaderMap, body: HttpBody, limit: usize) -> Result<Vec<u8>, ApiError> {
-    let announced = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.parse::<u64>().ok())
-        .unwrap_or(0);
-    let hint = usize::try_from(announced).unwrap_or(usize::MAX).min(limit);
-    let reading = tokio::time::timeout(BODY_TIME, collect(body, limit, hint));
-    reading.await.map_err(|_| ApiError::too_slow())?
-}
-
-/// Reads a body of at most `limit` bytes.
-///
-/// A body that is somewhat larger is read to its end and thrown away, so that a client that sends
-/// everything before it listens gets the answer and not a broken connection.
-async fn collect(mut body: HttpBody, limit: usize, hint: usize) -> Result<Vec<u8>, ApiError> {
-    let mut bytes = Vec::with_capacity(hint.min(64 * 1024));
-    let mut seen = 0_usize;
-    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let Ok(data) = frame.map_err(|_| ApiError::unreadable())?.into_data() else { continue };
-        seen = seen.saturating_add(data.len());
-        if seen <= limit {
-            bytes.extend_from_slice(&data);
-        } else if seen > limit.saturating_mul(4) {
-            break;
-        }
-    }
-    if seen > limit { Err(ApiError::too_large(limit)) } else { Ok(bytes) }
+fn whole_body(kind: &'static str, rule: &str) -> Problem {
+    Problem { loc: vec![json!("body")], kind, rule: rule.to_owned() }
 }
 
 fn one(place: &str, name: &str, (kind, rule): (&'static str, String)) -> Problem {
@@ -180,6 +157,22 @@ pub struct Parameter {
     pub name: &'static str,
     /// A text, a word or an integer.
     pub shape: Shape,
+    /// What absence means, where that has a value of its own.
+    pub default: Option<Default>,
+}
+
+impl Parameter {
+    /// A parameter that may be absent.
+    #[must_use]
+    pub const fn optional(name: &'static str, shape: Shape) -> Self {
+        Self { name, shape, default: None }
+    }
+
+    /// A parameter that may be absent and then has this value.
+    #[must_use]
+    pub const fn defaulting(name: &'static str, shape: Shape, default: Default) -> Self {
+        Self { name, shape, default: Some(default) }
+    }
 }
 
 /// The query parameters of a request; every one known, at most once, and checked.

@@ -36,12 +36,17 @@ pub async fn ready(State(app): State<App>) -> (StatusCode, Json<Value>) {
         (true, "stopped") => (StatusCode::OK, "degraded"),
         (true, _) => (StatusCode::OK, "ready"),
     };
-    let checks = json!({
+    let mut checks = json!({
         "runtime": if app.is_draining() { "stopping" } else { "ready" },
         "database": if database { "ready" } else { "unavailable" },
         "artifact_processing_supervisor": supervisor,
         "access_mode": "disabled",
     });
+    if let Some(backlog) = app.processing().map(Processing::backlog) {
+        // Texts, because clients of the contract expect one word per check.
+        checks["topic_memory_unanswered_scopes"] = json!(backlog.unanswered.to_string());
+        checks["topic_memory_terminal_frontiers"] = json!(backlog.terminal.to_string());
+    }
     (code, Json(json!({"status": status, "checks": checks})))
 }
 

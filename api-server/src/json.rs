@@ -14,7 +14,7 @@ use crate::error::{ApiError, Problem};
 pub struct Document {
     /// The value; of equal keys the last one counts.
     pub value: Value,
-    /// Whether an integer beyond 2^53 stands anywhere in it.
+    /// Whether an integer beyond 2^53 - 1 stands anywhere in it.
     pub has_huge_integer: bool,
 }
 
@@ -26,14 +26,15 @@ pub struct Document {
 pub fn parse(body: &[u8]) -> Result<Document, ApiError> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     if body.is_empty() {
-        return Err(refused("missing", "a JSON body is required"));
+        let rule = "a JSON body is required".to_owned();
+        return Err(ApiError::invalid(&[Problem { loc: vec![json!("body")], kind: "missing", rule }]));
     }
     let text = std::str::from_utf8(body).map_err(|_| ApiError::unreadable())?;
     let scan = scan(text.as_bytes());
     if scan.depth > MAX_DEPTH {
         return Err(ApiError::unreadable());
     }
-    let invalid = |_| refused("json_invalid", "must be valid JSON");
+    let invalid = |error: serde_json::Error| invalid(text, &error);
     let mut reader = serde_json::Deserializer::from_str(text);
     reader.disable_recursion_limit(); // the scan above has bounded the depth
     let value = Value::deserialize(&mut reader).map_err(invalid)?;
@@ -41,8 +42,18 @@ pub fn parse(body: &[u8]) -> Result<Document, ApiError> {
     Ok(Document { value, has_huge_integer: scan.has_huge_integer })
 }
 
-fn refused(kind: &'static str, rule: &str) -> ApiError {
-    ApiError::invalid(&[Problem { loc: vec![json!("body")], kind, rule: rule.to_owned() }])
+/// Says where a text stops being JSON, in characters from its start, and nothing of what stands there.
+fn invalid(text: &str, error: &serde_json::Error) -> ApiError {
+    let (at, rule) = if error.is_eof() {
+        (text.chars().count(), "must be valid JSON; the text ends too early".to_owned())
+    } else {
+        let line = error.line().saturating_sub(1);
+        let before: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
+        let byte = before + error.column().saturating_sub(1);
+        let at = text.char_indices().take_while(|(start, _)| *start < byte).count();
+        (at, format!("must be valid JSON; the mistake is at character {at}, counted from 0"))
+    };
+    ApiError::not_json(Problem { loc: vec![json!("body"), json!(at)], kind: "json_invalid", rule })
 }
 
 #[derive(Default)]

@@ -6,12 +6,14 @@
 //! supervisor.
 
 mod app;
+mod connections;
 mod contract;
 mod cursor;
 mod envelope;
 mod error;
 mod extract;
 mod health;
+mod intake;
 mod json;
 mod openapi;
 mod operations;
@@ -20,6 +22,6 @@ mod scopes;
 mod sources;
 mod topics;
 
-pub use app::{App, AppParts, Limits, Processing};
-pub use openapi::document;
-pub use operations::{OPERATIONS, Operation, router};
+pub use app::{App, AppParts, Backlog, Limits, Processing};
+pub use connections::serve;
+pub use operations::{OPERATIONS, Operation};

@@ -27,13 +27,11 @@ fn own_crates(level: &str) -> String {
         .join(",")
 }
 
-/// Logs every setting as it took effect, without secrets (TM-229).
+/// Logs every setting as it took effect, one line each, without secrets (TM-229).
 pub fn settings(settings: &Settings) {
-    let values: serde_json::Map<String, serde_json::Value> = settings
-        .effective()
-        .iter()
-        .map(|one| (one.name.clone(), serde_json::json!({"value": one.value, "from": one.origin})))
-        .collect();
-    let values = serde_json::Value::Object(values);
-    tracing::info!(event = "settings.effective", settings = %values);
+    for one in settings.effective() {
+        // Unset is a missing value, not an empty one.
+        let (setting, value, origin) = (one.name.as_str(), one.value.as_deref(), one.origin);
+        tracing::info!(event = "settings.effective", setting, value, origin);
+    }
 }

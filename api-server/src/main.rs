@@ -47,12 +47,14 @@ fn run() -> Result<(), Failure> {
     let matches = match command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            let _ = write!(std::io::stdout(), "{error}");
-            return Ok(());
+            return print(&error.to_string());
         }
         Err(error) => return Err(configuration(command_line_error(&error))),
     };
     let (name, arguments) = matches.subcommand().unwrap_or(("serve", &matches));
+    if name == "help" {
+        return print(&help());
+    }
     let mut inputs = Inputs::from_process().map_err(configuration)?;
     take_flags(arguments, &mut inputs).map_err(configuration)?;
     let settings = Settings::load(&inputs).map_err(configuration)?;
@@ -71,22 +73,33 @@ fn run() -> Result<(), Failure> {
     }
 }
 
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
+    written.map_err(|error| Failure::Environment(format!("the text cannot be written: {error}")))
+}
+
 fn configuration(error: impl std::fmt::Display) -> Failure {
     Failure::Configuration(error.to_string())
 }
 
-fn command() -> Command {
-    let help = format!(
+fn help() -> String {
+    format!(
         "PowerContext Fleet: long-lived, cited context for agents, over HTTP.\n\n\
-         Usage: {NAME} [serve|migrate] [SETTINGS]\n\n\
+         Usage: {NAME} [serve|migrate|help] [SETTINGS]\n\n\
          Commands:\n  \
          serve      Serve HTTP and process Topics (default); migrates the database first.\n  \
-         migrate    Bring the database to the schema of this program, and end.\n\n\
+         migrate    Bring the database to the schema of this program, and end.\n  \
+         help       This text.\n\n\
          Options:\n  \
          -h, --help     This text.\n  \
          -V, --version  The version.\n\n{}",
         settings_help()
-    );
+    )
+}
+
+fn command() -> Command {
+    let help = help();
     let part = |name: &'static str| Command::new(name).override_help(help.clone());
     with_flags(
         Command::new(NAME)
@@ -94,7 +107,8 @@ fn command() -> Command {
             .override_help(help.clone())
             .disable_help_subcommand(true)
             .subcommand(part("serve"))
-            .subcommand(part("migrate")),
+            .subcommand(part("migrate"))
+            .subcommand(part("help")),
     )
 }
 
@@ -107,5 +121,6 @@ fn make_default_folder(settings: &Settings) -> Result<(), Failure> {
 
 async fn migrate(settings: &Settings) -> Result<(), Failure> {
     let options = wiring::store_options(settings).map_err(configuration)?;
+    let _claim = serve::claim(&options)?;
     serve::migrate(&options, &SystemIds).await
 }

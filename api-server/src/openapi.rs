@@ -50,7 +50,9 @@ fn describe(operation: &Operation) -> Value {
     responses.insert(status.to_string(), response("Success", answer));
     // Readiness answers 503 in its own shape; everything else may fail with the common error.
     let common: &[u16] = if operation.tag == "health" { &[] } else { &[500, 503] };
-    for status in operation.errors.iter().chain(common) {
+    // Any body may be unreadable or come too slowly.
+    let of_bodies: &[u16] = if operation.body.is_some() { &[400, 408] } else { &[] };
+    for status in operation.errors.iter().chain(of_bodies).chain(common) {
         responses.insert(status.to_string(), response(words(*status), Some(&contract::ERROR)));
     }
     if operation.id == "get_readiness" {
@@ -89,6 +91,7 @@ const fn words(status: u16) -> &'static str {
     match status {
         400 => "The query or the cursor is not valid, or the body cannot be read",
         404 => "Not found",
+        408 => "The body did not arrive in time",
         409 => "Conflicts with the current state",
         413 => "The body is too large",
         422 => "The request does not follow the contract",
@@ -110,6 +113,10 @@ fn path_parameters(path: &'static str) -> impl Iterator<Item = Value> {
 
 fn query_parameters(operation: &Operation) -> impl Iterator<Item = Value> {
     operation.query.iter().map(|parameter| {
-        json!({"name": parameter.name, "in": "query", "required": false, "schema": parameter.shape.document()})
+        let mut schema = parameter.shape.document();
+        if let Some(default) = parameter.default {
+            schema["default"] = default.document();
+        }
+        json!({"name": parameter.name, "in": "query", "required": false, "schema": schema})
     })
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{DefaultBodyLimit, MatchedPath};
 use axum::handler::Handler;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Router, middleware};
@@ -123,7 +123,7 @@ pub fn router(app: App) -> Router {
         .fold(Router::new(), |router, operation| router.route(operation.path, (operation.mount)()))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
-        .layer(DefaultBodyLimit::disable()) // `extract` bounds bodies by the setting
+        .layer(DefaultBodyLimit::disable()) // `intake` bounds bodies by the setting
         .layer(middleware::from_fn_with_state(app.clone(), envelope::around))
         .with_state(app)
 }
@@ -134,6 +134,12 @@ async fn unknown_path() -> ApiError {
 
 async fn wrong_method(path: MatchedPath) -> Response {
     not_allowed(path.as_str())
+}
+
+/// Whether an operation exists and reads a body.
+pub fn takes_body(method: &Method, path: &str) -> bool {
+    let is_it = |operation: &&Operation| operation.path == path && operation.method == method.as_str();
+    OPERATIONS.iter().find(is_it).is_some_and(|operation| operation.body.is_some())
 }
 
 /// 405 with the methods of a path template.

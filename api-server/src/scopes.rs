@@ -15,21 +15,21 @@ use crate::contract::{CreateScope, ExternalReferenceBody, SetDefaultScope, Updat
 use crate::cursor;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, Parameter, Parameters, ScopePath, scope_id};
-use crate::schema::{Pattern, Shape};
+use crate::schema::{Default, Pattern, Shape, is_blank};
 
 const DEFAULT_LIMIT: u32 = 50;
 const FIELDS: &[&str] = &["scope_id", "title", "summary", "external_reference_value", "binding_external_id"];
 
 /// The query parameters of `list_scopes`.
 pub const LIST_PARAMETERS: &[Parameter] = &[
-    Parameter { name: "query", shape: Shape::Text(0, Some(256), Pattern::Any) },
-    Parameter { name: "query_field", shape: Shape::Word(FIELDS) },
-    Parameter { name: "parent_scope_id", shape: Shape::Text(1, Some(256), Pattern::NotBlank) },
-    Parameter { name: "external_reference_kind", shape: Shape::Text(1, Some(128), Pattern::NotBlank) },
-    Parameter { name: "binding_integration", shape: Shape::Text(1, Some(128), Pattern::NotBlank) },
-    Parameter { name: "binding_kind", shape: Shape::Text(1, Some(64), Pattern::NotBlank) },
-    Parameter { name: "limit", shape: Shape::Integer(1, Some(100)) },
-    Parameter { name: "cursor", shape: Shape::Text(1, Some(4_096), Pattern::Any) },
+    Parameter::optional("query", Shape::Text(0, Some(256), Pattern::Any)),
+    Parameter::optional("query_field", Shape::Word(FIELDS)),
+    Parameter::optional("parent_scope_id", Shape::Text(1, Some(256), Pattern::NotBlank)),
+    Parameter::optional("external_reference_kind", Shape::Text(1, Some(128), Pattern::Trimmed)),
+    Parameter::optional("binding_integration", Shape::Text(1, Some(128), Pattern::Trimmed)),
+    Parameter::optional("binding_kind", Shape::Text(1, Some(64), Pattern::Trimmed)),
+    Parameter::defaulting("limit", Shape::Integer(1, Some(100)), Default::Integer(DEFAULT_LIMIT as i64)),
+    Parameter::optional("cursor", Shape::Text(1, Some(4_096), Pattern::Any)),
 ];
 
 /// `POST /v1/scopes`
@@ -62,7 +62,7 @@ pub async fn update(
     ApiJson { body, .. }: ApiJson<UpdateScope>,
 ) -> Result<Json<Value>, ApiError> {
     // A version beyond the counter's range is simply not the current one.
-    let expected_version = i64::try_from(body.expected_version).unwrap_or(i64::MAX);
+    let expected_version = body.expected_version.0.unwrap_or(i64::MAX);
     let update = scopes::UpdateScope {
         scope_id: scope,
         expected_version,
@@ -106,7 +106,7 @@ impl FromRequestParts<App> for ListScopes {
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
         let query = Parameters::read(parts, LIST_PARAMETERS, StatusCode::UNPROCESSABLE_ENTITY)?;
-        let text = query.text("query").filter(|text| !text.is_empty());
+        let text = query.text("query").filter(|text| !is_blank(text));
         if text.is_some() != query.text("query_field").is_some() {
             return Err(ApiError::invalid_field("query", "query and query_field must be provided together"));
         }

@@ -1,29 +1,32 @@
-//! Role `all`: migrates, opens the store, starts the supervisor, serves, and stops in order.
+//! Role `all`: claims and migrates the database, starts the supervisor, serves, and stops in order.
 //!
-//! Order of a stop: readiness says no, a pause for load balancers, no new connections, requests in
-//! progress finish within a bound, the supervisor stops its workers. A second signal ends at once.
+//! Order of a stop: readiness says no and nothing new is dispatched; workers are stopped while HTTP
+//! pauses for load balancers, takes no new connections and finishes requests in progress within a
+//! bound; then the database is closed. A second signal ends at once.
 
-use std::future::IntoFuture as _;
+use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use axum::serve::ListenerExt as _;
-use powercontext_api_server::{App, AppParts, Limits, Processing, router};
+use powercontext_api_server::{App, AppParts, Backlog, Limits, Processing, serve};
 use powercontext_core::ambient::{IdSource, SystemClock, SystemIds};
+use powercontext_core::failure::chain;
 use powercontext_inference::generator;
 use powercontext_settings::Settings;
-use powercontext_store::{Store, StoreOptions};
+use powercontext_store::{Claim, ClaimError, OpenError, Store, StoreOptions};
 use powercontext_supervisor::{
     ProcessLauncher, Supervisor, SupervisorHandle, SupervisorParts, SupervisorSettings,
 };
 use powercontext_worker::wiring;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::Failure;
 
+/// How long a stop waits for the database to be closed.
+const CLOSE_TIME: Duration = Duration::from_secs(10);
 const WORKER_PROGRAM: &str = "powercontext-worker";
 
 /// The supervisor as HTTP sees it; taken out when it is shut down.
@@ -46,24 +49,39 @@ impl Processing for Embedded {
         let handle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         handle.as_ref().is_some_and(SupervisorHandle::is_running)
     }
+
+    fn backlog(&self) -> Backlog {
+        let handle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = handle.as_ref().map(|handle| handle.status().last_round);
+        last.map_or_else(Backlog::default, |round| Backlog {
+            unanswered: round.pending,
+            terminal: round.terminal,
+        })
+    }
+}
+
+/// Keeps every other server off the database until the claim is dropped.
+pub fn claim(options: &StoreOptions) -> Result<Claim, Failure> {
+    Store::claim(options).map_err(|error| {
+        let hint = if matches!(error, ClaimError::Taken { .. }) { "; stop that one first" } else { "" };
+        Failure::Environment(format!("{}{hint}", chain(&error)))
+    })
 }
 
 /// Brings the database to the schema of this program.
 pub async fn migrate(options: &StoreOptions, ids: &dyn IdSource) -> Result<(), Failure> {
-    let report = powercontext_store::migrate(options, ids).await.map_err(database)?;
-    tracing::info!(event = "database.migrated", report = ?report);
+    let report =
+        powercontext_store::migrate(options, ids).await.map_err(|error| database(options, &error))?;
+    if !report.applied.is_empty() {
+        let (schema, applied) = (report.current, report.applied.len());
+        tracing::info!(event = "database.migrated", schema, applied);
+    }
     Ok(())
 }
 
-fn database(error: powercontext_store::OpenError) -> Failure {
-    let mut text = format!("the database cannot be used: {error}");
-    let mut next = std::error::Error::source(&error);
-    while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        next = source.source();
-    }
-    Failure::Environment(text)
+fn database(options: &StoreOptions, error: &OpenError) -> Failure {
+    let path = options.url.path().display();
+    Failure::Environment(format!("the database {path} cannot be used: {}", chain(error)))
 }
 
 /// Runs until a signal asks to stop.
@@ -72,26 +90,33 @@ pub async fn all(settings: &Settings) -> Result<(), Failure> {
     let worker_program = processing_program(settings)?;
     let options = wiring::store_options(settings)
         .map_err(|error| Failure::Configuration(format!("setting `database.url`: {error}")))?;
+    let _claim = claim(&options)?;
     migrate(&options, &SystemIds).await?;
-    let store = Store::open(&options).await.map_err(database)?;
+    let store = Store::open(&options).await.map_err(|error| database(&options, &error))?;
     let listener = listen(settings).await?;
     let embedded = worker_program.map(|program| Arc::new(supervise(settings, &store, program)));
     let app = App::new(AppParts {
-        store,
+        store: store.clone(),
         ids: Arc::new(SystemIds),
         clock: Arc::new(SystemClock::start()),
         processing: embedded.clone().map(|embedded| embedded as Arc<dyn Processing>),
-        limits: Limits {
-            max_body_bytes: settings.http.max_body_bytes,
-            max_concurrent_requests: settings.http.max_concurrent_requests,
-        },
+        limits: Limits::new(settings.http.max_body_bytes, settings.http.max_concurrent_requests),
     });
-    serve(settings, app, listener, &mut signals).await?;
-    if let Some(handle) = embedded.and_then(|embedded| embedded.take()) {
-        tokio::select! {
-            () = handle.shutdown() => {}
-            () = signals.next() => end_at_once(),
+    let http = serve_until_signal(settings, app, listener, &mut signals).await?;
+    let processing = async {
+        if let Some(handle) = embedded.and_then(|embedded| embedded.take()) {
+            handle.shutdown().await;
         }
+    };
+    let finish = async {
+        tokio::join!(processing, http);
+        if tokio::time::timeout(CLOSE_TIME, store.close()).await.is_err() {
+            tracing::warn!(event = "database.left_open");
+        }
+    };
+    tokio::select! {
+        () = finish => {}
+        () = signals.next() => end_at_once(),
     }
     tracing::info!(event = "server.stopped");
     Ok(())
@@ -143,22 +168,18 @@ async fn listen(settings: &Settings) -> Result<TcpListener, Failure> {
         .map_err(|error| Failure::Environment(format!("cannot listen on {host} port {port}: {error}")))
 }
 
-async fn serve(
+/// Serves until the first signal, and returns what is left to do then.
+async fn serve_until_signal(
     settings: &Settings,
     app: App,
     listener: TcpListener,
     signals: &mut Signals,
-) -> Result<(), Failure> {
+) -> Result<impl Future<Output = ()> + use<>, Failure> {
     let address = listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
-    // Answers are small and complete; waiting to fill a packet would only delay them.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
     let (stop, stopped) = oneshot::channel::<()>();
-    let serving = axum::serve(listener, router(app.clone())).with_graceful_shutdown(async {
+    let mut serving = tokio::spawn(serve(listener, app.clone(), async {
         let _ = stopped.await;
-    });
-    let mut serving = tokio::spawn(serving.into_future());
+    }));
     tracing::info!(event = "server.listening", address, url = format!("http://{address}"));
     tokio::select! {
         ended = &mut serving => {
@@ -168,18 +189,16 @@ async fn serve(
     }
     tracing::info!(event = "server.stopping");
     app.start_draining();
-    let finish = async {
-        tokio::time::sleep(settings.http.drain).await;
+    let (drain, patience) = (settings.http.drain, settings.http.shutdown_timeout);
+    Ok(async move {
+        tokio::time::sleep(drain).await;
         let _ = stop.send(());
-        if tokio::time::timeout(settings.http.shutdown_timeout, &mut serving).await.is_err() {
+        if tokio::time::timeout(patience, &mut serving).await.is_err() {
             tracing::warn!(event = "server.requests_abandoned");
             serving.abort();
+            let _ = serving.await;
         }
-    };
-    tokio::select! {
-        () = finish => Ok(()),
-        () = signals.next() => end_at_once(),
-    }
+    })
 }
 
 /// The signals that ask to stop.

@@ -3,6 +3,8 @@
 //! A Source keeps the value it was sent with; its digest covers the canonical form. Positions,
 //! replays and conflicts are the store's.
 
+use std::fmt::Write as _;
+
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
@@ -10,7 +12,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use powercontext_core::content;
 use powercontext_core::ids::{Position, ScopeId, SourceId, SourceRef};
-use powercontext_store::sources::{self, NewSource, Source};
+use powercontext_store::sources::{self, NewSource, Page, Source};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -18,16 +20,18 @@ use crate::contract::{Capture, CreateSource};
 use crate::cursor;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, Parameter, Parameters, ScopePath, SourcePath, scope_id, source_id};
-use crate::schema::{Pattern, Shape};
+use crate::schema::{Default, Pattern, Shape, is_blank, is_padded};
 
 const DEFAULT_LIMIT: u32 = 50;
+/// Contents in one page, in bytes; a larger Source gets a page of its own.
+const PAGE_CONTENT_BYTES: u64 = 8 * 1024 * 1024;
 /// Written by a workflow of its own, so general capture refuses it.
 const RESERVED_SCHEMA: &str = "powercontext.handoff-receipt.v1";
 
 /// The query parameters of `list_sources`.
 pub const LIST_PARAMETERS: &[Parameter] = &[
-    Parameter { name: "limit", shape: Shape::Integer(1, Some(100)) },
-    Parameter { name: "cursor", shape: Shape::Text(1, Some(4_096), Pattern::Any) },
+    Parameter::defaulting("limit", Shape::Integer(1, Some(100)), Default::Integer(DEFAULT_LIMIT as i64)),
+    Parameter::optional("cursor", Shape::Text(1, Some(4_096), Pattern::Any)),
 ];
 
 /// `POST /v1/scopes/{scope_id}/sources`
@@ -70,19 +74,19 @@ pub async fn capture(
     State(app): State<App>,
     ApiJson { body, has_huge_integer }: ApiJson<Capture>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    if body.content.trim().is_empty() {
-        return Err(ApiError::invalid_field("content", "must not be blank"));
-    }
+    let scope = scope_id("body", &body.scope_id)?;
     let content = Value::String(body.content);
-    if is_reserved(&content) {
-        return Err(reserved());
+    if let Some(problem) = capture_problem(&body.source_id, &content) {
+        // What the values say is judged in a Scope that exists.
+        sources::head(app.store(), &scope).await?;
+        return Err(problem);
     }
     // Absent, null and empty metadata are the same.
     let metadata = body.metadata.filter(|value| value.as_object().is_some_and(|map| !map.is_empty()));
     let metadata_json = metadata.map(|value| canonical("metadata", &value, has_huge_integer)).transpose()?;
     let content_json = canonical("content", &content, false)?;
     let new = NewSource {
-        scope: scope_id("body", &body.scope_id)?,
+        scope,
         source_id: source_id("body", &body.source_id)?,
         content_digest: content::digest(&content_json),
         content_json,
@@ -95,6 +99,16 @@ pub async fn capture(
         "position": added.position,
     });
     Ok((StatusCode::ACCEPTED, Json(answer)))
+}
+
+fn capture_problem(source_id: &str, content: &Value) -> Option<ApiError> {
+    if is_blank(source_id) || is_padded(source_id) {
+        return Some(ApiError::invalid_field("source_id", "must not have white space at its ends"));
+    }
+    if content.as_str().is_some_and(is_blank) {
+        return Some(ApiError::invalid_field("content", "must not be blank"));
+    }
+    is_reserved(content).then(reserved)
 }
 
 /// `GET /v1/scopes/{scope_id}/sources/{source_type}/{source_id}`
@@ -125,7 +139,7 @@ impl FromRequestParts<App> for ListSources {
 }
 
 /// `GET /v1/scopes/{scope_id}/sources`: by position; all pages of one walk end where the Journal
-/// ended at the first page.
+/// ended at the first page. A page ends early when its contents become large.
 pub async fn list(
     State(app): State<App>,
     ScopePath(scope): ScopePath,
@@ -137,13 +151,19 @@ pub async fn list(
         Some(cursor) => places(&cursor::decode(&binding, cursor)?).ok_or_else(ApiError::invalid_cursor)?,
         None => (Position::default(), head),
     };
-    let found = sources::list(app.store(), &scope, (after, through), request.limit).await?;
+    let page = Page { items: request.limit, content_bytes: PAGE_CONTENT_BYTES };
+    let found = sources::page(app.store(), &scope, (after, through), page).await?;
     let last = found.last().map(|source| source.position).filter(|last| *last < through);
     let next = last.map(|last| cursor::encode(&binding, &format!("{last}:{through}")));
-    let records: Vec<String> =
-        found.iter().map(|source| record(&scope, source)).collect::<Result<_, ApiError>>()?;
-    Ok(json_body(format!("{{\"items\":[{}],\"next_cursor\":{}}}", records.join(","), json!(next)))
-        .into_response())
+    let mut body = String::from("{\"items\":[");
+    for (index, source) in found.into_iter().enumerate() {
+        if index > 0 {
+            body.push(',');
+        }
+        body.push_str(&record(&scope, &source)?);
+    }
+    let _ = write!(body, "],\"next_cursor\":{}}}", json!(next));
+    Ok(json_body(body).into_response())
 }
 
 fn places(text: &str) -> Option<(Position, Position)> {
@@ -172,7 +192,7 @@ fn json_body(text: String) -> ([(HeaderName, &'static str); 1], String) {
 
 fn canonical(field: &'static str, value: &Value, has_huge_integer: bool) -> Result<String, ApiError> {
     if has_huge_integer {
-        return Err(ApiError::invalid_field(field, "has an integer beyond 2^53"));
+        return Err(ApiError::invalid_field(field, "has an integer beyond 2^53 - 1"));
     }
     content::canonical(value)
         .map_err(|_| ApiError::invalid_field(field, "has a number that cannot be kept or is nested too deep"))
@@ -200,8 +220,6 @@ fn location(scope: &ScopeId, source: &SourceId) -> Result<HeaderValue, ApiError>
 
 /// One path segment, percent-encoded.
 fn encoded(segment: &str) -> String {
-    use std::fmt::Write as _;
-
     segment.bytes().fold(String::with_capacity(segment.len()), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             text.push(char::from(byte));

@@ -17,11 +17,10 @@ use powercontext_store::{StoreError, scopes};
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::contract::{Flush, GetTopic, Search};
+use crate::contract::{Flush, GetTopic, SEARCH_LIMIT, Search};
 use crate::error::{ApiError, Problem};
 use crate::extract::{ApiJson, scope_id};
 
-const DEFAULT_LIMIT: usize = 10;
 /// When the Revision was published (TM-150, B-19). A header, because clients of the contract
 /// refuse fields it does not name.
 pub static PUBLISHED_AT: HeaderName = HeaderName::from_static("x-powercontext-published-at");
@@ -56,7 +55,7 @@ pub async fn search(
     require_scope(&app, &scope).await?;
     let hits = match Query::parse(&body.query) {
         Some(query) => {
-            topics::search(app.store(), &scope, &query, body.limit.unwrap_or(DEFAULT_LIMIT)).await?
+            topics::search(app.store(), &scope, &query, body.limit.unwrap_or(SEARCH_LIMIT) as usize).await?
         }
         None => Vec::new(),
     };
@@ -79,7 +78,7 @@ pub async fn get(
         }]));
     }
     // A Revision beyond the counter's range exists as little as an unknown identity does.
-    let revision = i64::try_from(body.artifact.revision).map_err(|_| ApiError::artifact_not_found())?;
+    let revision = body.artifact.revision.0.ok_or_else(ApiError::artifact_not_found)?;
     let artifact_id =
         ArtifactId::parse(body.artifact.artifact_id).map_err(|_| ApiError::artifact_not_found())?;
     let topic = TopicRef { artifact_id, revision: Revision::new(revision) };

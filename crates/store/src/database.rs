@@ -180,6 +180,12 @@ impl Database {
         self.busy_retries.load(Ordering::Relaxed)
     }
 
+    /// Closes every connection, the writing one last, and stays closed.
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+
     /// Starts a writing transaction; returns once this process and every other one let it write.
     pub async fn write(&self) -> Result<Transaction, DatabaseError> {
         let mut retries = 0;
@@ -388,12 +394,25 @@ struct Pool {
     options: SqliteConnectOptions,
     idle: Mutex<Vec<SqliteConnection>>,
     permits: Arc<Semaphore>,
+    size: u32,
 }
 
 impl Pool {
     fn new(options: SqliteConnectOptions, size: u32) -> Self {
-        let size = usize::try_from(size).unwrap_or(1);
-        Self { options, idle: Mutex::new(Vec::new()), permits: Arc::new(Semaphore::new(size)) }
+        let permits = Arc::new(Semaphore::new(usize::try_from(size).unwrap_or(1)));
+        Self { options, idle: Mutex::new(Vec::new()), permits, size }
+    }
+
+    async fn close(&self) {
+        // Holding every permit means that no connection is on loan.
+        let all = self.permits.acquire_many(self.size).await;
+        let idle = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        for connection in idle {
+            let closed = connection.close().await;
+            tracing::trace!(ok = closed.is_ok(), "closed");
+        }
+        self.permits.close();
+        drop(all);
     }
 
     async fn take(self: &Arc<Self>) -> Result<Lent, DatabaseError> {

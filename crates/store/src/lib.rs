@@ -12,6 +12,7 @@ mod error;
 mod fulltext;
 mod migrations;
 mod options;
+mod ownership;
 
 pub mod budgets;
 pub mod cursors;
@@ -29,6 +30,7 @@ pub use database::{DatabaseError, DatabaseErrorKind};
 pub use error::StoreError;
 pub use migrations::{MigrationReport, migrate};
 pub use options::{DatabaseUrl, InvalidUrl, OpenError, StoreOptions};
+pub use ownership::{Claim, ClaimError};
 
 use database::{Database, SqliteFile, values};
 
@@ -67,6 +69,12 @@ impl Store {
     #[must_use]
     pub fn busy_retries(&self) -> u64 {
         self.database.busy_retries()
+    }
+
+    /// Waits for transactions under way, closes all connections, and refuses new work. The last
+    /// connection of all processes moves the write-ahead log into the database file.
+    pub async fn close(&self) {
+        self.database.close().await;
     }
 
     async fn connect(options: &StoreOptions, create: bool) -> Result<Database, StoreError> {

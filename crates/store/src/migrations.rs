@@ -74,6 +74,7 @@ pub async fn migrate(options: &StoreOptions, ids: &dyn IdSource) -> Result<Migra
     let store = Store { database };
     keep_shape(&store).await?;
     ensure_default_scope(&store, ids).await?;
+    store.close().await;
     Ok(MigrationReport { applied: applied_now, current: newest() })
 }
 

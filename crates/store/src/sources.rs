@@ -168,26 +168,54 @@ async fn replay(store: &Store, new: &NewSource) -> Result<Added, AddSourceError>
     }
 }
 
-/// At most `limit` Sources of `(after, through]`, ascending by position.
+/// How much one read of Sources may bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The most Sources.
+    pub items: u32,
+    /// The most bytes of content together; the first Source comes whatever its size.
+    pub content_bytes: u64,
+}
+
+/// The first Sources of `(after, through]` that fit a page, ascending by position. Contents that do
+/// not fit are not read.
 ///
 /// # Errors
 /// [`ReadSourcesError`].
-pub async fn list(
+pub async fn page(
     store: &Store,
     scope: &ScopeId,
     (after, through): (Position, Position),
-    limit: u32,
+    page: Page,
 ) -> Result<Vec<Source>, ReadSourcesError> {
-    let at = StoreError::at("sources.list");
+    let at = StoreError::at("sources.page");
     let mut reader = store.database.snapshot().await.map_err(&at)?;
     if journal_head(&mut reader, scope).await.map_err(&at)?.is_none() {
         return Err(ReadSourcesError::ScopeNotFound);
+    }
+    // The length stands in the row's header, so long contents stay where they are.
+    let sizes = reader
+        .query(
+            "SELECT octet_length(content) FROM pc_sources \
+             WHERE scope_id = ? AND position > ? AND position <= ? ORDER BY position LIMIT ?",
+            values![scope.as_str(), after.get(), through.get(), i64::from(page.items)],
+        )
+        .await
+        .map_err(&at)?;
+    let mut bytes = 0_u64;
+    let mut limit = 0_i64;
+    for size in &sizes {
+        bytes = bytes.saturating_add(u64::try_from(size.integer(0).map_err(&at)?).unwrap_or(0));
+        if limit > 0 && bytes > page.content_bytes {
+            break;
+        }
+        limit += 1;
     }
     let rows = reader
         .query(
             "SELECT position, source_type, source_id, content, metadata, content_digest FROM pc_sources \
              WHERE scope_id = ? AND position > ? AND position <= ? ORDER BY position LIMIT ?",
-            values![scope.as_str(), after.get(), through.get(), i64::from(limit)],
+            values![scope.as_str(), after.get(), through.get(), limit],
         )
         .await
         .map_err(&at)?;

@@ -89,7 +89,7 @@ async fn an_unknown_scope_takes_no_source_and_has_none() {
         assert_eq!(database.dump().await, before);
         let through = (Position::default(), Position::new(9));
         assert!(matches!(
-            sources::list(&database.store, &scope, through, 9).await,
+            sources::page(&database.store, &scope, through, page(9)).await,
             Err(ReadSourcesError::ScopeNotFound)
         ));
         let source_ref = SourceRef::content(new_source(&scope, "s", "x").source_id);
@@ -101,6 +101,34 @@ async fn an_unknown_scope_takes_no_source_and_has_none() {
     }
 }
 
+fn page(items: u32) -> sources::Page {
+    sources::Page { items, content_bytes: u64::MAX }
+}
+
+#[tokio::test]
+async fn a_page_ends_before_its_contents_become_too_large_and_never_empty() {
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        for (name, length) in [("s1", 98), ("s2", 198), ("s3", 98), ("s4", 3)] {
+            sources::add(&database.store, &new_source(&scope, name, &"é".repeat(length / 2))).await.unwrap();
+        }
+        let all = Position::new(9);
+        for (after, bytes, expected) in [
+            (0, 1_000, vec![1, 2, 3, 4]),
+            (0, 400, vec![1, 2, 3]),
+            (0, 399, vec![1, 2]),
+            (1, 10, vec![2]),
+            (0, 0, vec![1]),
+        ] {
+            let bounds = sources::Page { items: 9, content_bytes: bytes };
+            let found =
+                sources::page(&database.store, &scope, (Position::new(after), all), bounds).await.unwrap();
+            let found: Vec<i64> = found.iter().map(|source| source.position.get()).collect();
+            assert_eq!(found, expected, "after {after}, {bytes} bytes");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_list_stays_inside_its_range_and_a_large_content_comes_back_whole() {
     for database in databases().await {
@@ -109,8 +137,9 @@ async fn a_list_stays_inside_its_range_and_a_large_content_comes_back_whole() {
         let new = new_source(&scope, "large", &text);
         sources::add(&database.store, &new).await.unwrap();
         database.capture(&scope, 4).await;
-        let listed =
-            sources::list(&database.store, &scope, (Position::new(1), Position::new(4)), 2).await.unwrap();
+        let listed = sources::page(&database.store, &scope, (Position::new(1), Position::new(4)), page(2))
+            .await
+            .unwrap();
         assert_eq!(listed.iter().map(|source| source.position.get()).collect::<Vec<_>>(), [2, 3]);
         let source_ref = SourceRef::content(new.source_id.clone());
         let read = sources::get(&database.store, &scope, &source_ref).await.unwrap().unwrap();

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use powercontext_api_server::{App, AppParts, Limits, Processing, router};
+use powercontext_api_server::{App, AppParts, Backlog, Limits, Processing, serve};
 use powercontext_core::ambient::{SystemClock, SystemIds};
 use powercontext_store::{DatabaseUrl, Store, StoreOptions, migrate};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// Counts wakes instead of doing work.
 #[derive(Default)]
@@ -21,6 +23,10 @@ impl Processing for CountedWakes {
     fn is_running(&self) -> bool {
         true
     }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { unanswered: 5, terminal: 2 }
+    }
 }
 
 /// The server and a client for it.
@@ -28,6 +34,8 @@ pub struct Server {
     pub url: String,
     pub app: App,
     pub client: reqwest::Client,
+    pub stop: oneshot::Sender<()>,
+    pub serving: JoinHandle<()>,
     _folder: tempfile::TempDir,
 }
 
@@ -44,12 +52,28 @@ impl Answer {
         self.body.pointer("/error/code").and_then(Value::as_str).unwrap_or("")
     }
 
+    /// What is wrong with the request: the type and the path without `body` of each problem.
+    pub fn problems(&self) -> Value {
+        let errors = self.body.pointer("/error/details/errors").and_then(Value::as_array).unwrap();
+        let short = |error: &Value| {
+            let mut short = error["loc"].as_array().unwrap().clone();
+            assert_eq!(short[0], "body");
+            short[0] = error["type"].clone();
+            Value::Array(short)
+        };
+        errors.iter().map(short).collect()
+    }
+
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
     }
 }
 
 pub async fn server(processing: Option<Arc<dyn Processing>>) -> Server {
+    server_with(processing, Limits::new(2_000_000, 32)).await
+}
+
+pub async fn server_with(processing: Option<Arc<dyn Processing>>, limits: Limits) -> Server {
     let folder = tempfile::tempdir().unwrap();
     let options = StoreOptions::new(DatabaseUrl::file(&folder.path().join("test.sqlite3")));
     migrate(&options, &SystemIds).await.unwrap();
@@ -58,12 +82,15 @@ pub async fn server(processing: Option<Arc<dyn Processing>>) -> Server {
         ids: Arc::new(SystemIds),
         clock: Arc::new(SystemClock::start()),
         processing,
-        limits: Limits { max_body_bytes: 2_000_000, max_concurrent_requests: 32 },
+        limits,
     });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(axum::serve(listener, router(app.clone())).into_future());
-    Server { url, app, client: reqwest::Client::new(), _folder: folder }
+    let (stop, stopped) = oneshot::channel();
+    let serving = tokio::spawn(serve(listener, app.clone(), async {
+        let _ = stopped.await;
+    }));
+    Server { url, app, client: reqwest::Client::new(), stop, serving, _folder: folder }
 }
 
 impl Server {
@@ -79,14 +106,7 @@ impl Server {
         if let Some((content_type, bytes)) = body {
             request = request.header("content-type", content_type).body(bytes);
         }
-        let response = request.send().await.unwrap();
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let text = response.text().await.unwrap();
-        let id = headers.get("x-powercontext-request-id").expect("every answer has a request id");
-        assert!(!id.is_empty() && id != "mine");
-        let mut reader = serde_json::Deserializer::from_str(&text);
-        reader.disable_recursion_limit();
-        Answer { status, headers, body: Value::deserialize(&mut reader).unwrap_or(Value::Null) }
+        answer(request).await
     }
 
     pub async fn get(&self, path: &str) -> Answer {
@@ -103,4 +123,16 @@ impl Server {
         assert_eq!(answer.status, 201);
         answer.body["scope_id"].as_str().unwrap().to_owned()
     }
+}
+
+/// Sends a request and reads its answer to the end.
+pub async fn answer(request: reqwest::RequestBuilder) -> Answer {
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let text = response.text().await.unwrap();
+    let id = headers.get("x-powercontext-request-id").expect("every answer has a request id");
+    assert!(!id.is_empty() && id != "mine");
+    let mut reader = serde_json::Deserializer::from_str(&text);
+    reader.disable_recursion_limit();
+    Answer { status, headers, body: Value::deserialize(&mut reader).unwrap_or(Value::Null) }
 }
