@@ -165,6 +165,11 @@ impl Server {
         self.setup.clone()
     }
 
+    /// Waits for the end of a server that was asked to stop before.
+    pub fn wait(mut self) -> ExitStatus {
+        self.child.wait().expect("the server's end")
+    }
+
     /// Asks the server to stop with SIGTERM and waits for its end.
     pub fn stop(mut self) -> ExitStatus {
         let pid = rustix::process::Pid::from_child(&self.child);
