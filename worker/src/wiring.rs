@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use powercontext_core::history::HistoryPolicy;
-use powercontext_inference::{GenerationConfig, StructuredOutput};
-use powercontext_settings::{Settings, StructuredOutput as StructuredOutputSetting};
+use powercontext_inference::{ConfigurationError, ConfigurationField, GenerationConfig, generator};
+use powercontext_settings::{Settings, SettingsError};
 use powercontext_store::{DatabaseUrl, InvalidUrl, StoreOptions};
 
 use crate::WorkerSettings;
@@ -19,11 +19,42 @@ pub fn generation_config(settings: &Settings) -> Option<GenerationConfig> {
         base_url: inference.generation_base_url.clone(),
         api_key: inference.generation_api_key.clone(),
         timeout: Duration::from_secs(inference.generation_timeout_seconds),
-        structured_output: match inference.generation_structured_output {
-            StructuredOutputSetting::JsonSchema => StructuredOutput::JsonSchema,
-            StructuredOutputSetting::JsonObject => StructuredOutput::JsonObject,
-        },
+        structured_output: inference.generation_structured_output,
     })
+}
+
+/// Refuses the values that only a provider or the store can judge, before anything is started.
+///
+/// # Errors
+/// [`SettingsError`] with the setting to change and the place its value came from.
+pub fn check(settings: &Settings) -> Result<(), SettingsError> {
+    if let Err(error) = store_options(settings) {
+        return Err(settings.refuse("database", "url", format!("cannot be used: {error}")));
+    }
+    match generation_config(settings).map(|config| generator(&config)) {
+        Some(Err(error)) => refusal(settings, &error).map_or(Ok(()), Err),
+        Some(Ok(_)) | None => Ok(()),
+    }
+}
+
+/// The setting an error is about; `None` for one that no setting causes.
+fn refusal(settings: &Settings, error: &ConfigurationError) -> Option<SettingsError> {
+    let key = match error.field()? {
+        ConfigurationField::ApiKey if matches!(error, ConfigurationError::MissingKey { .. }) => {
+            let names = "`inference.generation_api_key_file` or `inference.generation_api_key` \
+                         (POWERCONTEXT_SERVER_INFERENCE_GENERATION_API_KEY_FILE or \
+                         POWERCONTEXT_SERVER_INFERENCE_GENERATION_API_KEY)";
+            return Some(SettingsError::Missing { names: names.to_owned(), problem: error.to_string() });
+        }
+        ConfigurationField::ApiKey if settings.inference.generation_api_key_file.is_some() => {
+            "generation_api_key_file"
+        }
+        ConfigurationField::ApiKey => "generation_api_key",
+        ConfigurationField::Model => "generation_model",
+        ConfigurationField::BaseUrl => "generation_base_url",
+        ConfigurationField::Timeout => "generation_timeout_seconds",
+    };
+    Some(settings.refuse("inference", key, format!("cannot be used: {error}")))
 }
 
 /// How the database is opened.

@@ -31,6 +31,16 @@ impl Stage {
     }
 }
 
+/// How a compatible endpoint is asked for JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StructuredOutput {
+    /// The endpoint enforces the schema (`json_schema`, strict).
+    #[default]
+    JsonSchema,
+    /// The endpoint only promises JSON; the schema is part of the instructions.
+    JsonObject,
+}
+
 /// One Source of the Window as a model sees it (TM-042).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,20 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use powercontext_core::secret::Secret;
+use powercontext_core::stages::StructuredOutput;
 
 use crate::builtin::Extractive;
 use crate::generator::Generator;
 use crate::openai::OpenAi;
-
-/// How a compatible endpoint is asked for JSON.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StructuredOutput {
-    /// The endpoint enforces the schema (`json_schema`, strict).
-    #[default]
-    JsonSchema,
-    /// The endpoint only promises JSON; the schema is part of the instructions.
-    JsonObject,
-}
 
 /// Everything that may be set about generation.
 #[derive(Clone, Debug)]
@@ -68,6 +59,33 @@ pub enum ConfigurationError {
         #[source]
         source: reqwest::Error,
     },
+}
+
+/// The part of [`GenerationConfig`] that an error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigurationField {
+    /// `model`.
+    Model,
+    /// `base_url`.
+    BaseUrl,
+    /// `api_key`.
+    ApiKey,
+    /// `timeout`.
+    Timeout,
+}
+
+impl ConfigurationError {
+    /// What to change; `None` when the cause is the machine and not a setting.
+    #[must_use]
+    pub const fn field(&self) -> Option<ConfigurationField> {
+        match self {
+            Self::UnsupportedModel { .. } => Some(ConfigurationField::Model),
+            Self::InvalidBaseUrl => Some(ConfigurationField::BaseUrl),
+            Self::MissingKey { .. } | Self::InvalidKey => Some(ConfigurationField::ApiKey),
+            Self::InvalidTimeout => Some(ConfigurationField::Timeout),
+            Self::Client { .. } => None,
+        }
+    }
 }
 
 /// Makes the configured provider.

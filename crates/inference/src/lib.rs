@@ -11,6 +11,7 @@ mod error;
 mod generator;
 mod openai;
 
-pub use config::{ConfigurationError, GenerationConfig, StructuredOutput, generator};
+pub use config::{ConfigurationError, ConfigurationField, GenerationConfig, generator};
 pub use error::GenerationError;
 pub use generator::{Correction, Generation, GenerationRequest, Generator, Usage};
+pub use powercontext_core::stages::StructuredOutput;

@@ -7,12 +7,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use powercontext_core::stages::StructuredOutput;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::config::{ConfigurationError, GenerationConfig, StructuredOutput};
+use crate::config::{ConfigurationError, GenerationConfig};
 use crate::error::GenerationError;
 use crate::generator::{Generation, GenerationRequest, Generator, Usage};
 

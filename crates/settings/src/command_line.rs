@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgMatches, Command};
 
 use crate::load::{Inputs, SettingsError};
@@ -48,7 +49,15 @@ pub fn take_flags(matches: &ArgMatches, inputs: &mut Inputs) -> Result<(), Setti
 pub fn command_line_error(error: &clap::Error) -> SettingsError {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
-    SettingsError::CommandLine(line.strip_prefix("error: ").unwrap_or(line).to_owned())
+    let line = line.strip_prefix("error: ").unwrap_or(line);
+    let nearest = match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(flag)) => format!("; did you mean {flag}?"),
+        Some(ContextValue::Strings(flags)) if !flags.is_empty() => {
+            format!("; did you mean {}?", flags.join(" or "))
+        }
+        _ => String::new(),
+    };
+    SettingsError::CommandLine(format!("{line}{nearest}; see --help"))
 }
 
 /// The part of `--help` that lists every setting with its names and default.

@@ -16,7 +16,8 @@ use powercontext_core::secret::Secret;
 
 pub use command_line::{command_line_error, settings_help, take_flags, with_flags};
 pub use load::{Inputs, Origin, SettingsError};
-pub use values::{Database, Http, Inference, Log, LogFormat, Role, Runtime, StructuredOutput};
+pub use powercontext_core::stages::StructuredOutput;
+pub use values::{Database, Http, Inference, Log, LogFormat, Role, Runtime};
 
 use load::{Resolved, redacted_url};
 use table::{Kind, SETTINGS};
@@ -35,6 +36,7 @@ pub struct Settings {
     /// What is logged, and how.
     pub log: Log,
     effective: Vec<Effective>,
+    origins: Vec<Option<Origin>>,
     worker_environment: Vec<(String, String)>,
 }
 
@@ -85,6 +87,7 @@ impl Settings {
                 },
             },
             effective: effective(&resolved, &database),
+            origins: resolved.iter().map(|(_, value)| value.map(|value| value.origin.clone())).collect(),
             worker_environment: worker_environment(&resolved, &database),
             database,
         })
@@ -94,6 +97,17 @@ impl Settings {
     #[must_use]
     pub fn effective(&self) -> &[Effective] {
         &self.effective
+    }
+
+    /// The error of a check that needed another crate, with the place the value came from.
+    ///
+    /// `problem` continues a sentence that begins with the setting, and holds no secret.
+    #[must_use]
+    pub fn refuse(&self, section: &str, key: &str, problem: String) -> SettingsError {
+        let index = table::position(section, key);
+        let origin = index.and_then(|index| self.origins.get(index)).cloned().flatten();
+        let name = format!("{section}.{key}");
+        SettingsError::Bad { name, origin: origin.unwrap_or(Origin::Default), problem }
     }
 
     /// What a worker process needs, under the same environment names.
@@ -177,13 +191,9 @@ impl Reader<'_> {
     fn inference(&self) -> Result<Inference, SettingsError> {
         let key_file = self.path("inference", "generation_api_key_file");
         let key = self.text("inference", "generation_api_key").map(Secret::new);
-        let key = match (key, &key_file) {
-            (Some(_), Some(_)) => {
-                let problem = "is set together with inference.generation_api_key; keep one of them";
-                return Err(self.bad("inference", "generation_api_key_file", problem));
-            }
-            (None, Some(path)) => Some(self.key_from(path)?),
-            (key, None) => key,
+        let key = match &key_file {
+            Some(path) => Some(self.key_from(path)?),
+            None => key,
         };
         let base_url = self.text("inference", "generation_base_url");
         if base_url.as_ref().is_some_and(|url| url.contains('@')) {

@@ -4,6 +4,7 @@
 //! range stops the start with one line that says which setting and where it came from. Creating
 //! folders or connecting to anything is left to the programs.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -31,6 +32,18 @@ impl Origin {
             Self::File(_) => "file",
             Self::Environment(_) => "environment",
             Self::Flag(_) => "flag",
+        }
+    }
+}
+
+impl Origin {
+    /// Which layer wins: the higher one.
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::File(_) => 1,
+            Self::Environment(_) => 2,
+            Self::Flag(_) => 3,
         }
     }
 }
@@ -67,6 +80,14 @@ pub enum SettingsError {
         /// What is wrong, without the value of a secret.
         problem: String,
     },
+    /// One of several settings is needed and none is given.
+    #[error("set {names}: {problem}")]
+    Missing {
+        /// The settings, each with its environment name.
+        names: String,
+        /// Why one is needed.
+        problem: String,
+    },
     /// The settings file cannot be read or is not TOML.
     #[error("the settings file {path} cannot be used: {problem}")]
     File {
@@ -81,7 +102,7 @@ pub enum SettingsError {
 }
 
 /// The layers as the process got them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Inputs {
     /// Flags without their dashes, with their values.
     pub flags: Vec<(String, String)>,
@@ -89,6 +110,20 @@ pub struct Inputs {
     pub environment: Vec<(String, String)>,
     /// The settings file named by a flag; otherwise `POWERCONTEXT_SERVER_CONFIG_FILE` may name one.
     pub file: Option<PathBuf>,
+}
+
+/// Shows names alone: a value may be a key or an address with a password.
+impl fmt::Debug for Inputs {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn names(layer: &[(String, String)]) -> Vec<&str> {
+            layer.iter().map(|(name, _)| name.as_str()).collect()
+        }
+        out.debug_struct("Inputs")
+            .field("flags", &names(&self.flags))
+            .field("environment", &names(&self.environment))
+            .field("file", &self.file)
+            .finish()
+    }
 }
 
 impl Inputs {
@@ -161,19 +196,48 @@ impl Resolved {
                 None => return Err(SettingsError::Unknown { name: name.clone(), origin }),
             }
         }
+        resolved
+            .keep_higher(("inference", "generation_api_key"), ("inference", "generation_api_key_file"))?;
         Ok(resolved)
+    }
+
+    /// Of two settings that say the same, the higher layer's counts; from one layer they are a mistake.
+    fn keep_higher(&mut self, one: (&str, &str), other: (&str, &str)) -> Result<(), SettingsError> {
+        let (Some(first), Some(second)) = (position(one.0, one.1), position(other.0, other.1)) else {
+            return Ok(());
+        };
+        let (Some(a), Some(b)) = (self.get(one.0, one.1), self.get(other.0, other.1)) else {
+            return Ok(());
+        };
+        let dropped = match a.origin.rank().cmp(&b.origin.rank()) {
+            Ordering::Less => first,
+            Ordering::Greater => second,
+            Ordering::Equal => {
+                let problem = format!("is set together with {}.{}; keep one of them", one.0, one.1);
+                let name = format!("{}.{}", other.0, other.1);
+                return Err(SettingsError::Bad { name, origin: b.origin.clone(), problem });
+            }
+        };
+        if let Some(slot) = self.values.get_mut(dropped) {
+            *slot = None;
+        }
+        Ok(())
     }
 
     fn read_file(&mut self, path: &PathBuf) -> Result<(), SettingsError> {
         let unusable = |problem: String| SettingsError::File { path: path.clone(), problem };
         let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
         let sections: toml::Table =
-            text.parse().map_err(|error: toml::de::Error| unusable(one_line(error.message())))?;
+            text.parse().map_err(|error: toml::de::Error| unusable(syntax_problem(&text, &error)))?;
         let origin = Origin::File(path.clone());
         for (section, content) in sections {
             let known = SETTINGS.iter().any(|setting| setting.section == section);
-            let (true, toml::Value::Table(keys)) = (known, content) else {
+            if !known {
                 return Err(SettingsError::Unknown { name: section, origin });
+            }
+            let toml::Value::Table(keys) = content else {
+                let problem = format!("must be a table, as in [{section}], not {}", content.type_str());
+                return Err(SettingsError::Bad { name: section, origin, problem });
             };
             for (key, value) in keys {
                 let name = format!("{section}.{key}");
@@ -234,7 +298,9 @@ fn file_text(kind: Kind, value: &toml::Value) -> Option<String> {
         (Kind::Text | Kind::Path | Kind::Url(_) | Kind::Choice(_), toml::Value::String(text)) => {
             Some(text.clone())
         }
-        (Kind::Integer(..) | Kind::Decimal(..), toml::Value::Integer(number)) => Some(number.to_string()),
+        (Kind::Integer(..) | Kind::Decimal(..) | Kind::Never(_), toml::Value::Integer(number)) => {
+            Some(number.to_string())
+        }
         (Kind::Decimal(..), toml::Value::Float(number)) => Some(number.to_string()),
         _ => None,
     }
@@ -249,6 +315,7 @@ fn problem(setting: &Setting, text: &str) -> Option<String> {
             !scheme.is_empty() && !rest.is_empty() && !text.chars().any(char::is_control)
         }),
         Kind::Choice(words) => words.contains(&text),
+        Kind::Never(_) => false,
         Kind::Integer(least, most) => {
             text.parse::<i64>().is_ok_and(|number| (least..=most).contains(&number))
         }
@@ -262,6 +329,10 @@ fn problem(setting: &Setting, text: &str) -> Option<String> {
     if setting.key == "artifact_processing_role" && matches!(text, "api" | "background") {
         return Some(format!("asks for role {text:?}, which this release does not have; only `all` exists"));
     }
+    if setting.key == "topic_memory_schedule_seconds" && text.parse::<i64>().is_ok_and(|number| number > 0) {
+        let problem = "asks for automatic processing, which this release does not have; leave it unset";
+        return Some(problem.to_owned());
+    }
     let shown = if setting.secret || matches!(setting.kind, Kind::Url(_)) {
         String::new()
     } else {
@@ -269,6 +340,18 @@ fn problem(setting: &Setting, text: &str) -> Option<String> {
         format!(", not {short:?}")
     };
     Some(format!("must be {}{shown}", setting.kind.rule()))
+}
+
+/// The line, the key at its beginning and the parser's words; never the value, which may be a secret.
+fn syntax_problem(text: &str, error: &toml::de::Error) -> String {
+    let message = one_line(error.message());
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return message };
+    let number = before.matches('\n').count() + 1;
+    let line = text.lines().nth(number - 1).unwrap_or_default();
+    let key = line.split_once('=').map_or("", |(key, _)| key.trim());
+    let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    let key = if plain { format!(", key `{key}`") } else { String::new() };
+    format!("line {number}{key}: {message}")
 }
 
 fn one_line(text: &str) -> String {

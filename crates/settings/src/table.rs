@@ -22,6 +22,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A whole number inside the range, both ends included.
     Integer(i64, i64),
+    /// No value is accepted yet; the text says what one would be.
+    Never(&'static str),
     /// A number inside the range, both ends included.
     Decimal(f64, f64),
 }
@@ -31,6 +33,7 @@ impl Kind {
     #[must_use]
     pub fn rule(self) -> String {
         match self {
+            Self::Never(text) => text.to_owned(),
             Self::Text => "a non-blank text".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Url(example) => format!("a URL such as {example}"),
@@ -190,6 +193,12 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Integer(1, 20),
         Some("5"),
         "Existing Topics given to the model even when they score lower; at most the maximum above.",
+    ),
+    public(
+        ("runtime", "topic_memory_schedule_seconds"),
+        Kind::Never("a whole number of seconds, at least 1"),
+        None,
+        "Period of automatic processing, which this release does not have; unset means off.",
     ),
     public(
         ("runtime", "worker_program"),

@@ -256,6 +256,7 @@ fn flags_are_parsed_with_the_short_form_of_the_role() {
     let unknown = with_flags(clap::Command::new("p")).try_get_matches_from(["p", "--http-prot", "1"]);
     let line = command_line_error(&unknown.unwrap_err()).to_string();
     assert!(line.contains("--http-prot") && !line.contains('\n'), "{line}");
+    assert!(line.contains("did you mean --http-port?") && line.ends_with("see --help"), "{line}");
 }
 
 #[test]
@@ -272,4 +273,66 @@ fn one_model_serves_every_stage() {
     for stage in ["probe", "global", "planner", "evolver", "reconcil"] {
         assert!(named(stage).is_empty(), "{stage}");
     }
+}
+
+#[test]
+fn the_debug_text_of_the_inputs_shows_names_and_no_value() {
+    let flags = vec![("inference-generation-api-key".to_owned(), "sk-flag".to_owned())];
+    let inputs = Inputs { flags, ..environment(&[("INFERENCE_GENERATION_API_KEY", "sk-environment")]) };
+    let text = format!("{inputs:?}");
+    assert!(text.contains("inference-generation-api-key") && text.contains("GENERATION_API_KEY"), "{text}");
+    assert!(!text.contains("sk-"), "{text}");
+}
+
+#[test]
+fn a_schedule_of_automatic_processing_is_refused_clearly() {
+    // TM-245
+    let with = |value| environment(&[("RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", value)]);
+    for value in ["0", "-1", "1.5", "soon", ""] {
+        let line = refusal(&with(value));
+        assert!(line.contains("SCHEDULE_SECONDS must be a whole number of seconds"), "{line}");
+    }
+    let line = refusal(&with("60"));
+    assert!(line.contains("SCHEDULE_SECONDS") && line.contains("this release does not have"), "{line}");
+    let (_folder, path) = file("[runtime]\ntopic_memory_schedule_seconds = 60\n");
+    let line = refusal(&Inputs { file: Some(path), ..environment(&[]) });
+    assert!(line.contains("this release does not have"), "{line}");
+}
+
+#[test]
+fn a_key_of_a_higher_layer_replaces_the_key_file_of_a_lower_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let key_file = folder.path().join("key");
+    fs::write(&key_file, "sk-file").unwrap();
+    let (_folder, path) =
+        file(&format!("[inference]\ngeneration_api_key_file = \"{}\"\n", key_file.display()));
+    let inputs = Inputs { file: Some(path), ..environment(&[("INFERENCE_GENERATION_API_KEY", "sk-higher")]) };
+    let settings = Settings::load(&inputs).unwrap();
+    assert_eq!(settings.inference.generation_api_key, Some(Secret::new("sk-higher")));
+    let worker = Inputs { environment: settings.worker_environment(), ..Inputs::default() };
+    assert_eq!(Settings::load(&worker).unwrap().inference, settings.inference);
+
+    let (_folder, path) = file("[inference]\ngeneration_api_key = \"sk-lower\"\n");
+    let flags = vec![("inference-generation-api-key-file".to_owned(), key_file.display().to_string())];
+    let settings = Settings::load(&Inputs { file: Some(path), flags, ..environment(&[]) }).unwrap();
+    assert_eq!(settings.inference.generation_api_key, Some(Secret::new("sk-file")));
+}
+
+#[test]
+fn a_mistake_in_the_file_is_told_with_its_line_and_key() {
+    let (_folder, path) = file("[http]\nport = 1\n[inference]\ngeneration_api_key = sk-1\n");
+    let line = refusal(&Inputs { file: Some(path), ..environment(&[]) });
+    assert!(line.contains("line 4, key `generation_api_key`:") && !line.contains("sk-1"), "{line}");
+    let (_folder, path) = file("http = 5\n");
+    let line = refusal(&Inputs { file: Some(path), ..environment(&[]) });
+    assert!(line.contains("`http`") && line.contains("must be a table, as in [http]"), "{line}");
+}
+
+#[test]
+fn a_late_refusal_names_the_place_of_the_value() {
+    let settings = Settings::load(&environment(&[("INFERENCE_GENERATION_BASE_URL", "ftp://host/")])).unwrap();
+    let line = settings.refuse("inference", "generation_base_url", "is not usable".to_owned()).to_string();
+    assert!(
+        line.contains("`inference.generation_base_url` from the environment variable POWERCONTEXT_SERVER_")
+    );
 }

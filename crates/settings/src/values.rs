@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use powercontext_core::secret::Secret;
+use powercontext_core::stages::StructuredOutput;
 
 /// How requests are taken.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,15 +65,6 @@ pub struct Runtime {
     pub topic_memory_history_min_candidates: usize,
     /// The worker program; `None` means beside the own one.
     pub worker_program: Option<PathBuf>,
-}
-
-/// How the model is asked for JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StructuredOutput {
-    /// With the schema of the answer.
-    JsonSchema,
-    /// With "any JSON object", for endpoints without schemas.
-    JsonObject,
 }
 
 /// The model behind generation.
