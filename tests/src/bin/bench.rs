@@ -97,19 +97,37 @@ async fn bare_commits(folder: &Path) -> f64 {
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full);
     let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await.expect("a database");
-    sqlx::query("CREATE TABLE source (position INTEGER PRIMARY KEY, body TEXT NOT NULL)")
-        .execute(&pool)
-        .await
-        .expect("a table");
+    for table in [
+        "CREATE TABLE journal (scope TEXT PRIMARY KEY, head INTEGER NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE source (scope TEXT, position INTEGER, body TEXT NOT NULL, \
+         PRIMARY KEY (scope, position)) WITHOUT ROWID",
+        "CREATE TABLE pending (scope TEXT PRIMARY KEY, through INTEGER NOT NULL) WITHOUT ROWID",
+    ] {
+        sqlx::query(table).execute(&pool).await.expect("a table");
+    }
     let body = "x".repeat(200);
     let start = now();
     for _ in 0..ADDS {
         let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.expect("a transaction");
-        sqlx::query("INSERT INTO source (body) VALUES (?)")
+        let head: i64 = sqlx::query_scalar(
+            "INSERT INTO journal VALUES ('s', 1) ON CONFLICT (scope) DO UPDATE SET head = head + 1 RETURNING head",
+        )
+        .fetch_one(&mut *transaction)
+        .await
+        .expect("a position");
+        sqlx::query("INSERT INTO source VALUES ('s', ?, ?)")
+            .bind(head)
             .bind(&body)
             .execute(&mut *transaction)
             .await
-            .expect("a row");
+            .expect("a source");
+        sqlx::query(
+            "INSERT INTO pending VALUES ('s', ?) ON CONFLICT (scope) DO UPDATE SET through = excluded.through",
+        )
+        .bind(head)
+        .execute(&mut *transaction)
+        .await
+        .expect("a pending row");
         transaction.commit().await.expect("a commit");
     }
     let took = start.elapsed();
