@@ -10,7 +10,7 @@ KEEP ?=
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## real text through the whole product in a minute; KEEP=1 leaves the server running
+demo: ## real text through the whole product in a minute after the build; KEEP=1 leaves the server running
 	$(CARGO) build --release --locked -p powercontext-api-server -p powercontext-worker
 	@KEEP=$(KEEP) $(PYTHON) -B scripts/demo.py
 
@@ -24,6 +24,9 @@ test: ## every test, with real servers, real workers and the official Python cli
 	fi
 
 lint: ## format, clippy with warnings as errors, house rules, licences
+	@for tool in fmt clippy; do $(CARGO) $$tool --version >/dev/null 2>&1 || { \
+		echo "lint: cargo $$tool is missing; install rustfmt and clippy of Rust 1.95 (rustup component add rustfmt clippy)" >&2; \
+		exit 1; }; done
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	bash scripts/lint-tree.sh

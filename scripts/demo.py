@@ -174,10 +174,9 @@ def process(server: Server, scopes: list[Scope]) -> int:
         bar.show(min(done, total), windows(server))
         if done >= total and all(flush(server, scope) == "idle" for scope in scopes):
             return windows(server)
-        stuck = rows(server, "SELECT failure_code FROM pc_topic_memory_work_budgets "
-                             "WHERE failure_code IS NOT NULL AND attempts >= 3")
-        if stuck or time.monotonic() > deadline:
-            why = f"a Window failed for good ({stuck[0][0]})" if stuck else "processing took too long"
+        closed = closed_frontier(server)
+        if closed or time.monotonic() > deadline:
+            why = f"a Window failed for good ({closed})" if closed else "processing took too long"
             raise Failure(f"{why}: {done} of {total} Sources processed")
         time.sleep(0.1)
 
@@ -189,6 +188,18 @@ def windows(server: Server) -> int:
         for line in log:
             count += '"window_published"' in line
     return count
+
+
+def closed_frontier(server: Server) -> str | None:
+    """The code of a frontier the server closed, from its structured log; `None` while all go on."""
+    with server.log.open(encoding="utf-8", errors="replace") as log:
+        for line in log:
+            if '"frontier_terminal"' in line:
+                try:
+                    return json.loads(line).get("error_code") or "no code"
+                except ValueError:
+                    return None  # the line is still being written
+    return None
 
 
 def read_topics(server: Server, scope: Scope) -> None:

@@ -30,7 +30,7 @@ mkdir -p "$cache"
 build=$(mktemp -d "$cache/python-build.XXXXXX")
 trap 'rm -rf "$build"' EXIT
 "$python" -m venv "$build/python" >"$build/log" 2>&1 ||
-    fail "cannot create a virtual environment: $(tail -n 1 "$build/log")"
+    fail "cannot create a virtual environment (on Debian and Ubuntu install python3-venv): $(tail -n 1 "$build/log")"
 "$build/python/bin/python" -m pip install --quiet --disable-pip-version-check "$requirement" >"$build/log" 2>&1 ||
     fail "cannot install $requirement: $(grep -m 1 -i error "$build/log" || tail -n 1 "$build/log")"
 "$build/python/bin/python" -c 'import powercontext.client' >"$build/log" 2>&1 ||
