@@ -58,6 +58,7 @@ fn run() -> Result<(), Failure> {
     let mut inputs = Inputs::from_process().map_err(configuration)?;
     take_flags(arguments, &mut inputs).map_err(configuration)?;
     let settings = Settings::load(&inputs).map_err(configuration)?;
+    wiring::check(&settings).map_err(configuration)?;
     logging::start(&settings.log);
     logging::settings(&settings);
     make_default_folder(&settings)?;

@@ -132,8 +132,8 @@ fn processing_program(settings: &Settings) -> Result<Option<PathBuf>, Failure> {
         );
         return Ok(None);
     };
-    generator(&config)
-        .map_err(|error| Failure::Configuration(format!("setting `inference.generation_model`: {error}")))?;
+    // Its settings were checked before; what is left is the machine.
+    generator(&config).map_err(|error| Failure::Environment(chain(&error)))?;
     let beside = || std::env::current_exe().ok().and_then(|path| Some(path.parent()?.join(WORKER_PROGRAM)));
     let program = settings.runtime.worker_program.clone().or_else(beside);
     match program {
