@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use powercontext_core::analyzer;
+use powercontext_core::analyzer::{self, Query};
 use powercontext_core::fusion::{self, Fused};
 use powercontext_core::history;
 use powercontext_core::ids::{ArtifactId, ScopeId};
@@ -26,11 +26,38 @@ pub struct Current {
 
 /// Searches with the whole of a text: every bounded query that covers it, fused (B-6).
 pub(crate) async fn recall(store: &Store, scope: &ScopeId, text: &str) -> Result<Vec<Fused>, StoreError> {
-    let mut lists = Vec::new();
-    for query in analyzer::bounded_queries(text) {
+    search(store, scope, analyzer::bounded_queries(text)).await
+}
+
+async fn search(store: &Store, scope: &ScopeId, queries: Vec<Query>) -> Result<Vec<Fused>, StoreError> {
+    let mut lists = Vec::with_capacity(queries.len());
+    for query in queries {
         lists.push(topics::recall(store, scope, &query, fusion::MAX_HITS).await?);
     }
     Ok(fusion::combine(&lists))
+}
+
+/// What one Probe recalls. Where fewer than `least` Topics have enough of its terms, the nearest that
+/// have any of them follow, ranked behind, so that a small Scope's Topics are not hidden from a long
+/// Probe (TM-092).
+async fn recall_at_least(
+    store: &Store,
+    scope: &ScopeId,
+    probe: &str,
+    least: usize,
+) -> Result<Vec<Fused>, StoreError> {
+    let queries = analyzer::bounded_queries(probe);
+    let mut recalled = search(store, scope, queries.clone()).await?;
+    if recalled.len() >= least {
+        return Ok(recalled);
+    }
+    let last = recalled.last().map_or(f64::INFINITY, |fused| fused.score);
+    let known: BTreeSet<ArtifactId> = recalled.iter().map(|fused| fused.artifact_id.clone()).collect();
+    let nearest = search(store, scope, queries.into_iter().map(Query::any).collect()).await?;
+    let further = nearest.into_iter().filter(|fused| !known.contains(&fused.artifact_id));
+    let missing = least - recalled.len();
+    recalled.extend(further.take(missing).map(|fused| Fused { score: fused.score.min(last), ..fused }));
+    Ok(recalled)
 }
 
 /// The existing Topics the model will see, best first.
@@ -43,7 +70,7 @@ pub(crate) async fn select(
     let queries: BTreeSet<&str> = probes.iter().map(|probe| probe.query.as_str()).collect();
     let mut per_probe = Vec::with_capacity(queries.len());
     for query in queries {
-        per_probe.push(recall(store, scope, query).await?);
+        per_probe.push(recall_at_least(store, scope, query, settings.history.min_candidates).await?);
     }
     load(store, scope, &history::select(&per_probe, &settings.history)).await
 }

@@ -13,6 +13,7 @@ pub mod generation;
 pub mod global;
 pub mod grouping;
 pub mod history;
+pub mod logging;
 pub mod probe;
 pub mod program;
 mod progress;

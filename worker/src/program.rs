@@ -12,14 +12,12 @@ use powercontext_core::ambient::{Clock, SystemClock, SystemIds};
 use powercontext_core::failure::chain;
 use powercontext_core::work::{Ending, ErrorCode, Outcome, OutcomeCounts, Step, WorkAssignment};
 use powercontext_inference::ConfigurationError;
-use powercontext_settings::{Inputs, LogFormat, Settings, SettingsError};
+use powercontext_settings::{Inputs, Settings, SettingsError};
 use powercontext_store::{InvalidUrl, OpenError, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
 
-use crate::{StepObserver, WorkerParts, run_until, wiring};
+use crate::{StepObserver, WorkerParts, logging, run_until, wiring};
 
 /// Why a worker could not even begin; the source has the cause.
 #[derive(Debug, thiserror::Error)]
@@ -28,8 +26,6 @@ enum StartError {
     Assignment(#[source] serde_json::Error),
     #[error("the settings cannot be used")]
     Settings(#[from] SettingsError),
-    #[error("the log cannot be written as configured")]
-    Log(#[from] ParseError),
     #[error("`inference.generation_model` is not set")]
     NoModel,
     #[error("the generation model cannot be used")]
@@ -49,7 +45,6 @@ impl StartError {
         match self {
             Self::Assignment(_)
             | Self::Settings(_)
-            | Self::Log(_)
             | Self::NoModel
             | Self::Model(_)
             | Self::Url(_) => ErrorCode::ConfigurationInvalid,
@@ -133,7 +128,7 @@ fn command() -> Command {
 /// Loads the settings and starts the log they describe.
 fn settings() -> Result<Settings, StartError> {
     let settings = Settings::load(&Inputs::from_process()?)?;
-    start_log(&settings)?;
+    logging::start(&settings.log);
     Ok(settings)
 }
 
@@ -181,16 +176,6 @@ fn stop_signal(exit_with_parent: bool) -> std::io::Result<impl Future<Output = (
             _ = orphaned => {}
         }
     })
-}
-
-fn start_log(settings: &Settings) -> Result<(), StartError> {
-    let filter = EnvFilter::try_new(&settings.log.level)?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match settings.log.format {
-        LogFormat::Json => log.json().flatten_event(true).init(),
-        LogFormat::Text => log.with_ansi(false).init(),
-    }
-    Ok(())
 }
 
 fn not_started(code: ErrorCode) -> Outcome {

@@ -204,6 +204,25 @@ async fn coordination_may_keep_topics_apart_and_a_lost_evidence_fails_the_window
 }
 
 /// What a server-side capture of lineage marks on its Source.
+#[tokio::test]
+async fn a_long_probe_is_offered_the_nearest_topics_where_few_have_enough_of_its_terms() {
+    // TM-089, TM-090, TM-092
+    let world = World::new().await;
+    world.capture(&["alpha", "violin"]).await;
+    let violin = json!({ "title": "violin", "summary": "strings", "detail": "wood", "evidence_ids": ["s2"] });
+    world.work(vec![probe("alpha"), creates(json!([draft("alpha", &["s1"]), violin]))]).await;
+    world.capture(&["a long Source"]).await;
+    let long =
+        "violin one two three four five six seven eight nine ten eleven twelve alpha thirteen fourteen";
+    let (_, model) =
+        world.work(vec![probe(long), answer(json!({"updates": [null, null], "new_topics": []}))]).await;
+    let asked = model.asked.lock().unwrap();
+    let mut offered: Vec<_> =
+        asked[1].input["slots"].as_array().unwrap().iter().map(|slot| slot["title"].clone()).collect();
+    offered.sort_by_key(ToString::to_string);
+    assert_eq!(offered, ["alpha", "violin"]);
+}
+
 async fn mark_lineage_only(world: &World, position: i64) {
     let pool = sqlx::sqlite::SqlitePool::connect(&world.url()).await.unwrap();
     let done = sqlx::query("UPDATE pc_sources SET lineage_only = 1 WHERE position = ?").bind(position);

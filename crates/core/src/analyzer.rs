@@ -116,6 +116,12 @@ impl Query {
         self.required
     }
 
+    /// The same terms, found by any one of them: for a caller that wants the nearest there is.
+    #[must_use]
+    pub fn any(self) -> Self {
+        Self { required: 1, ..self }
+    }
+
     fn of(terms: Vec<String>) -> Option<Self> {
         let required = match terms.len() {
             0 => return None,
