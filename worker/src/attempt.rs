@@ -28,9 +28,7 @@ pub(crate) async fn start(
 ) -> Result<Attempt, WindowError> {
     let attempt_id =
         AttemptId::parse(format!("att_{}", ids.random().simple())).map_err(|_| ErrorCode::DataInvalid)?;
-    let started =
-        budgets::start_attempt(store, &assignment.fence, &frontier, assignment.wave_target, &attempt_id)
-            .await?;
+    let started = budgets::start_attempt(store, &assignment.fence, &frontier, &attempt_id).await?;
     match started {
         AttemptStart::Started { attempt_number } => {
             let fence = AttemptFence { fence: assignment.fence.clone(), frontier, attempt_id };

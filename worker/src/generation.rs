@@ -135,7 +135,9 @@ impl Asker<'_> {
     async fn reserve(&self) -> Result<(), WindowError> {
         let requests = self.settings.generation_max_requests;
         let tokens = u64::from(requests).saturating_mul(self.settings.context_window_tokens);
-        match budgets::reserve(self.store, self.attempt, Reservation { requests, tokens }).await? {
+        let through = self.progress.aim().unwrap_or(self.attempt.frontier.source_after);
+        let reservation = Reservation { requests, tokens, through };
+        match budgets::reserve(self.store, self.attempt, reservation).await? {
             Reserve::Reserved => Ok(()),
             Reserve::Exhausted => Err(ErrorCode::WindowProviderBudgetExceeded.into()),
             Reserve::Superseded(code) => Err(code.into()),

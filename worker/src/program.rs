@@ -43,11 +43,9 @@ impl StartError {
     /// and so may what the process lacks.
     fn code(&self) -> ErrorCode {
         match self {
-            Self::Assignment(_)
-            | Self::Settings(_)
-            | Self::NoModel
-            | Self::Model(_)
-            | Self::Url(_) => ErrorCode::ConfigurationInvalid,
+            Self::Assignment(_) | Self::Settings(_) | Self::NoModel | Self::Model(_) | Self::Url(_) => {
+                ErrorCode::ConfigurationInvalid
+            }
             Self::Database(OpenError::Store(error)) => error.code(),
             Self::Database(
                 OpenError::SchemaMissing

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use powercontext_core::ambient::{Clock, Monotonic};
-use powercontext_core::ids::Window;
+use powercontext_core::ids::{Position, Window};
 use powercontext_core::work::{Ending, ErrorCode, Outcome, OutcomeCounts, Step};
 use powercontext_inference::Usage;
 
@@ -75,6 +75,11 @@ impl Progress {
         let mut state = self.state();
         state.outcome.window = Some(window);
         state.outcome.counts.sources = count(sources);
+    }
+
+    /// The end of the Window, once it is chosen.
+    pub(crate) fn aim(&self) -> Option<Position> {
+        self.state().outcome.window.map(|window| window.through)
     }
 
     /// Notes one provider request that is about to be sent.

@@ -1,13 +1,14 @@
 //! What a frontier may still cost: attempts, provider requests and tokens (TM-059 to TM-078).
 //!
 //! Everything is committed before it is spent and nothing is ever given back; only the publish
-//! transaction removes the row. Each function is one short fenced transaction (B-12). What a call
-//! needs is estimated by the worker.
+//! transaction removes the row. Each function is one short fenced transaction (B-12) whose first
+//! write is a compare-and-set on the row, so two writers never both get what only one may have; the
+//! lease is locked last. What a call needs is estimated by the worker.
 
 use powercontext_core::ids::{AttemptId, Position};
 use powercontext_core::work::{ErrorCode, Fence, Frontier};
 
-use crate::database::{Row, Transaction, values};
+use crate::database::{Row, Transaction, Value, values};
 use crate::{DatabaseError, Store, StoreError, cursors, leases};
 
 /// Attempts a frontier gets, ever (TM-060).
@@ -49,6 +50,8 @@ pub struct Reservation {
     pub requests: u32,
     /// Tokens.
     pub tokens: u64,
+    /// The end of the chosen Window: how far the attempt aims (TM-073).
+    pub through: Position,
 }
 
 /// What came of asking for capacity.
@@ -73,7 +76,7 @@ pub struct Budget {
     pub reserved_tokens: u64,
     /// The newest attempt.
     pub attempt_id: AttemptId,
-    /// The furthest position an attempt aimed at.
+    /// The furthest Window end an attempt reserved for; one past the Cursor before that.
     pub furthest_through: Position,
     /// Why the newest attempt failed, once it said so.
     pub failure_code: Option<ErrorCode>,
@@ -83,12 +86,88 @@ impl Budget {
     /// Why the frontier takes no further attempt, if it does not.
     #[must_use]
     pub fn terminal(&self) -> Option<ErrorCode> {
-        match self.failure_code {
-            Some(code) if code.is_terminal() => Some(code),
-            _ if i64::from(self.attempts) >= MAX_ATTEMPTS => Some(ErrorCode::WindowAttemptLimit),
-            _ => None,
-        }
+        closed_by(i64::from(self.attempts), self.failure_code)
     }
+}
+
+/// Why a frontier with such a row takes no further attempt, if it does not (TM-066, TM-067).
+pub(crate) fn closed_by(attempts: i64, failure: Option<ErrorCode>) -> Option<ErrorCode> {
+    match failure {
+        Some(code) if code.is_terminal() => Some(code),
+        _ if attempts >= MAX_ATTEMPTS => Some(ErrorCode::WindowAttemptLimit),
+        _ => None,
+    }
+}
+
+/// The rows of one frontier; bound by [`of_frontier`].
+macro_rules! in_frontier {
+    () => {
+        " WHERE scope_id = ? AND binding_name = ? AND source_after = ?"
+    };
+}
+
+/// The row of one attempt; bound by [`of_attempt`].
+macro_rules! in_attempt {
+    () => {
+        concat!(in_frontier!(), " AND attempt_id = ?")
+    };
+}
+
+/// No code of the list that is bound closes the frontier.
+macro_rules! still_open {
+    () => {
+        " AND (failure_code IS NULL OR failure_code NOT IN (SELECT value FROM json_each(?)))"
+    };
+}
+
+pub(crate) const NEXT_ATTEMPT: &str = concat!(
+    "UPDATE pc_topic_memory_work_budgets SET attempt_id = ?, attempts = attempts + 1, failure_code = NULL",
+    in_frontier!(),
+    " AND attempts < ?",
+    still_open!()
+);
+
+pub(crate) const FIRST_ATTEMPT: &str = "INSERT INTO pc_topic_memory_work_budgets \
+    (scope_id, binding_name, source_after, source_through, attempt_id, attempts) VALUES (?, ?, ?, ?, ?, 1) \
+    ON CONFLICT (scope_id, binding_name, source_after) DO NOTHING";
+
+pub(crate) const RESERVE: &str = concat!(
+    "UPDATE pc_topic_memory_work_budgets SET reserved_requests = reserved_requests + ?, \
+     reserved_tokens = reserved_tokens + ?, source_through = max(source_through, ?)",
+    in_attempt!(),
+    " AND reserved_requests <= ? AND reserved_tokens <= ?",
+    still_open!()
+);
+
+pub(crate) const FAIL: &str =
+    concat!("UPDATE pc_topic_memory_work_budgets SET failure_code = ?", in_attempt!(), still_open!());
+
+pub(crate) const CLAIM: &str =
+    concat!("UPDATE pc_topic_memory_work_budgets SET attempt_id = attempt_id", in_attempt!());
+
+pub(crate) const REMOVE: &str = concat!("DELETE FROM pc_topic_memory_work_budgets", in_attempt!());
+
+pub(crate) const READ: &str = concat!(
+    "SELECT attempts, reserved_requests, reserved_tokens, attempt_id, source_through, failure_code \
+     FROM pc_topic_memory_work_budgets",
+    in_frontier!()
+);
+
+fn of_frontier(frontier: &Frontier) -> Vec<Value> {
+    values![frontier.key.scope.as_str(), frontier.key.binding.as_str(), frontier.source_after.get()]
+}
+
+fn of_attempt(attempt: &AttemptFence) -> Vec<Value> {
+    joined([of_frontier(&attempt.frontier), values![attempt.attempt_id.as_str()]])
+}
+
+fn joined<const N: usize>(parts: [Vec<Value>; N]) -> Vec<Value> {
+    parts.into_iter().flatten().collect()
+}
+
+/// The codes that close a frontier, as a JSON list.
+fn terminal_codes() -> String {
+    serde_json::json!(ErrorCode::terminal().map(ErrorCode::as_str).collect::<Vec<_>>()).to_string()
 }
 
 /// Counts an attempt of a frontier and takes the right to publish from every older one (TM-065,
@@ -100,7 +179,6 @@ pub async fn start_attempt(
     store: &Store,
     fence: &Fence,
     frontier: &Frontier,
-    wave_target: Position,
     attempt_id: &AttemptId,
 ) -> Result<AttemptStart, StoreError> {
     let at = StoreError::at("budgets.start_attempt");
@@ -108,38 +186,43 @@ pub async fn start_attempt(
     if !leases::is_current(&mut tx, fence).await.map_err(&at)? {
         return Ok(AttemptStart::Superseded(ErrorCode::Fenced));
     }
+    let counted = count_attempt(&mut tx, frontier, attempt_id).await.map_err(&at)?;
+    // Only now: whoever holds the row excludes a publish of this frontier, so the Cursor stays.
     if cursors::read(&mut tx, &frontier.key).await.map_err(&at)? != frontier.source_after {
         return Ok(AttemptStart::Superseded(ErrorCode::CursorConflict));
     }
-    if let Some(code) = read(&mut tx, frontier).await?.and_then(|budget| budget.terminal()) {
+    let budget = read(&mut tx, frontier)
+        .await?
+        .ok_or(StoreError::invalid("a budget row vanished while it was written"))?;
+    if !counted {
+        let code = budget.terminal().ok_or(StoreError::invalid("an open frontier took no attempt"))?;
         return Ok(AttemptStart::Terminal(code));
     }
-    let row = tx
-        .query_one(
-            "INSERT INTO pc_topic_memory_work_budgets \
-             (scope_id, binding_name, source_after, source_through, attempt_id, attempts) \
-             VALUES (?, ?, ?, ?, ?, 1) \
-             ON CONFLICT (scope_id, binding_name, source_after) DO UPDATE SET \
-             source_through = max(source_through, excluded.source_through), \
-             attempt_id = excluded.attempt_id, attempts = attempts + 1, failure_code = NULL \
-             RETURNING attempts",
-            values![
-                frontier.key.scope.as_str(),
-                frontier.key.binding.as_str(),
-                frontier.source_after.get(),
-                wave_target.get(),
-                attempt_id.as_str()
-            ],
-        )
-        .await
-        .map_err(&at)?
-        .ok_or(StoreError::invalid("a budget row vanished while it was written"))?;
-    let attempts = row.integer(0).map_err(&at)?;
     if !leases::hold(&mut tx, fence).await.map_err(&at)? {
         return Ok(AttemptStart::Superseded(ErrorCode::Fenced));
     }
     tx.commit().await.map_err(&at)?;
-    Ok(AttemptStart::Started { attempt_number: u32::try_from(attempts).unwrap_or(u32::MAX) })
+    Ok(AttemptStart::Started { attempt_number: budget.attempts })
+}
+
+/// Raises the count of an open frontier or makes its row; `false` means that the row there is
+/// takes no attempt.
+pub(crate) async fn count_attempt(
+    tx: &mut Transaction,
+    frontier: &Frontier,
+    attempt_id: &AttemptId,
+) -> Result<bool, DatabaseError> {
+    let next = joined([
+        values![attempt_id.as_str()],
+        of_frontier(frontier),
+        values![MAX_ATTEMPTS, terminal_codes()],
+    ]);
+    if tx.execute(NEXT_ATTEMPT, next).await? == 1 {
+        return Ok(true);
+    }
+    let least = frontier.source_after.get().saturating_add(1);
+    let first = joined([of_frontier(frontier), values![least, attempt_id.as_str()]]);
+    Ok(tx.execute(FIRST_ATTEMPT, first).await? == 1)
 }
 
 /// Counts capacity for one generator call before it is made (TM-061, TM-064).
@@ -156,36 +239,18 @@ pub async fn reserve(
     if !leases::is_current(&mut tx, &attempt.fence).await.map_err(&at)? {
         return Ok(Reserve::Superseded(ErrorCode::Fenced));
     }
-    let budget = match read(&mut tx, &attempt.frontier).await? {
-        Some(budget) if budget.attempt_id == attempt.attempt_id => budget,
-        _ => return Ok(Reserve::Superseded(ErrorCode::AttemptSuperseded)),
-    };
-    let requests = i64::from(budget.reserved_requests).saturating_add(i64::from(reservation.requests));
-    let tokens = i64::try_from(budget.reserved_tokens.saturating_add(reservation.tokens)).unwrap_or(i64::MAX);
-    let exhausted = requests > MAX_REQUESTS
-        || tokens > MAX_TOKENS
-        || budget.failure_code.is_some_and(ErrorCode::is_terminal);
-    if exhausted {
-        let code = budget.failure_code.filter(|code| code.is_terminal());
-        let code = code.unwrap_or(ErrorCode::WindowProviderBudgetExceeded);
-        put_failure(&mut tx, attempt, code).await?;
-    } else {
-        let affected = tx
-            .execute(
-                "UPDATE pc_topic_memory_work_budgets SET reserved_requests = ?, reserved_tokens = ? \
-                 WHERE scope_id = ? AND binding_name = ? AND source_after = ? AND attempt_id = ?",
-                values![
-                    requests,
-                    tokens,
-                    attempt.frontier.key.scope.as_str(),
-                    attempt.frontier.key.binding.as_str(),
-                    attempt.frontier.source_after.get(),
-                    attempt.attempt_id.as_str()
-                ],
-            )
-            .await
-            .map_err(&at)?;
-        if affected != 1 {
+    let requests = i64::from(reservation.requests);
+    let tokens = i64::try_from(reservation.tokens).unwrap_or(i64::MAX);
+    let parameters = joined([
+        values![requests, tokens, reservation.through.get()],
+        of_attempt(attempt),
+        values![MAX_REQUESTS - requests, MAX_TOKENS.saturating_sub(tokens), terminal_codes()],
+    ]);
+    let reserved = tx.execute(RESERVE, parameters).await.map_err(&at)? == 1;
+    if !reserved {
+        // Either it would pass a limit, or the attempt is not the newest one.
+        let code = ErrorCode::WindowProviderBudgetExceeded;
+        if !put_failure(&mut tx, attempt, code).await? && !is_newest(&mut tx, attempt).await? {
             return Ok(Reserve::Superseded(ErrorCode::AttemptSuperseded));
         }
     }
@@ -193,7 +258,7 @@ pub async fn reserve(
         return Ok(Reserve::Superseded(ErrorCode::Fenced));
     }
     tx.commit().await.map_err(&at)?;
-    Ok(if exhausted { Reserve::Exhausted } else { Reserve::Reserved })
+    Ok(if reserved { Reserve::Reserved } else { Reserve::Exhausted })
 }
 
 /// Notes why the attempt failed; `false` when it is not the newest one or its term is over. A
@@ -211,11 +276,7 @@ pub async fn record_failure(
     if !leases::is_current(&mut tx, &attempt.fence).await.map_err(&at)? {
         return Ok(false);
     }
-    let known = match read(&mut tx, &attempt.frontier).await? {
-        Some(budget) if budget.attempt_id == attempt.attempt_id => budget.failure_code,
-        _ => return Ok(false),
-    };
-    if !known.is_some_and(ErrorCode::is_terminal) && !put_failure(&mut tx, attempt, code).await? {
+    if !put_failure(&mut tx, attempt, code).await? && !is_newest(&mut tx, attempt).await? {
         return Ok(false);
     }
     if !leases::hold(&mut tx, &attempt.fence).await.map_err(&at)? {
@@ -235,74 +296,35 @@ pub async fn get(store: &Store, frontier: &Frontier) -> Result<Option<Budget>, S
     read(&mut reader, frontier).await
 }
 
-/// Whether the attempt is still the newest of its frontier, as the publish transaction sees it.
-pub(crate) async fn is_newest(tx: &mut Transaction, attempt: &AttemptFence) -> Result<bool, DatabaseError> {
-    let row = tx
-        .query_one(
-            "SELECT 1 FROM pc_topic_memory_work_budgets \
-             WHERE scope_id = ? AND binding_name = ? AND source_after = ? AND attempt_id = ?",
-            values![
-                attempt.frontier.key.scope.as_str(),
-                attempt.frontier.key.binding.as_str(),
-                attempt.frontier.source_after.get(),
-                attempt.attempt_id.as_str()
-            ],
-        )
-        .await?;
-    Ok(row.is_some())
+/// Locks the attempt's row for the rest of the transaction; `false` means that a newer attempt
+/// took over or that the frontier was published.
+pub(crate) async fn claim(tx: &mut Transaction, attempt: &AttemptFence) -> Result<bool, DatabaseError> {
+    Ok(tx.execute(CLAIM, of_attempt(attempt)).await? == 1)
 }
 
 /// Removes the budget of a published frontier; `false` means the attempt was taken over (TM-076).
 pub(crate) async fn remove(tx: &mut Transaction, attempt: &AttemptFence) -> Result<bool, DatabaseError> {
-    let affected = tx
-        .execute(
-            "DELETE FROM pc_topic_memory_work_budgets \
-             WHERE scope_id = ? AND binding_name = ? AND source_after = ? AND attempt_id = ?",
-            values![
-                attempt.frontier.key.scope.as_str(),
-                attempt.frontier.key.binding.as_str(),
-                attempt.frontier.source_after.get(),
-                attempt.attempt_id.as_str()
-            ],
-        )
-        .await?;
-    Ok(affected == 1)
+    Ok(tx.execute(REMOVE, of_attempt(attempt)).await? == 1)
 }
 
+/// Writes the code unless a terminal one is there; `false` means that nothing was written.
 async fn put_failure(
     tx: &mut Transaction,
     attempt: &AttemptFence,
     code: ErrorCode,
 ) -> Result<bool, StoreError> {
-    let at = StoreError::at("budgets.put_failure");
-    let affected = tx
-        .execute(
-            "UPDATE pc_topic_memory_work_budgets SET failure_code = ? \
-             WHERE scope_id = ? AND binding_name = ? AND source_after = ? AND attempt_id = ?",
-            values![
-                code_text(code)?,
-                attempt.frontier.key.scope.as_str(),
-                attempt.frontier.key.binding.as_str(),
-                attempt.frontier.source_after.get(),
-                attempt.attempt_id.as_str()
-            ],
-        )
-        .await
-        .map_err(&at)?;
+    let parameters = joined([values![code.as_str()], of_attempt(attempt), values![terminal_codes()]]);
+    let affected = tx.execute(FAIL, parameters).await.map_err(StoreError::at("budgets.put_failure"))?;
     Ok(affected == 1)
 }
 
+async fn is_newest(tx: &mut Transaction, attempt: &AttemptFence) -> Result<bool, StoreError> {
+    let budget = read(tx, &attempt.frontier).await?;
+    Ok(budget.is_some_and(|budget| budget.attempt_id == attempt.attempt_id))
+}
+
 async fn read(tx: &mut Transaction, frontier: &Frontier) -> Result<Option<Budget>, StoreError> {
-    let at = StoreError::at("budgets.read");
-    let row = tx
-        .query_one(
-            "SELECT attempts, reserved_requests, reserved_tokens, attempt_id, source_through, failure_code \
-             FROM pc_topic_memory_work_budgets \
-             WHERE scope_id = ? AND binding_name = ? AND source_after = ?",
-            values![frontier.key.scope.as_str(), frontier.key.binding.as_str(), frontier.source_after.get()],
-        )
-        .await
-        .map_err(&at)?;
+    let row = tx.query_one(READ, of_frontier(frontier)).await.map_err(StoreError::at("budgets.read"))?;
     row.as_ref().map(budget).transpose()
 }
 
@@ -318,18 +340,15 @@ fn budget(row: &Row) -> Result<Budget, StoreError> {
             .map_err(|_| StoreError::invalid(invalid))?,
         attempt_id: AttemptId::parse(row.text(3).map_err(&at)?).map_err(|_| StoreError::invalid(invalid))?,
         furthest_through: Position::new(row.integer(4).map_err(&at)?),
-        failure_code: code.map(|code| parse_code(&code)).transpose()?,
+        failure_code: code
+            .map(|name| {
+                known_code(&name).ok_or(StoreError::invalid("a budget row has an unknown failure code"))
+            })
+            .transpose()?,
     })
 }
 
-fn code_text(code: ErrorCode) -> Result<String, StoreError> {
-    match serde_json::to_value(code) {
-        Ok(serde_json::Value::String(text)) => Ok(text),
-        _ => Err(StoreError::invalid("an error code has no name")),
-    }
-}
-
-fn parse_code(text: &str) -> Result<ErrorCode, StoreError> {
-    serde_json::from_value(serde_json::Value::String(text.to_owned()))
-        .map_err(|_| StoreError::invalid("a budget row has an unknown failure code"))
+/// The code behind a stored name; `None` for a name that this program does not write.
+pub(crate) fn known_code(name: &str) -> Option<ErrorCode> {
+    ErrorCode::ALL.into_iter().find(|code| code.as_str() == name)
 }

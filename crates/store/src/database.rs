@@ -1,14 +1,13 @@
 //! The one module that knows sqlx: connections, transactions, values and rows.
 //!
-//! Repository functions are written against [`Transaction`], [`Value`] and [`Row`] alone, so a
-//! second database joins here and nowhere else. Decided here: durability (`synchronous=FULL` in
-//! WAL mode), one writing connection, `BEGIN IMMEDIATE` for writers so that waiting happens before
-//! the first write, and a bounded, counted retry of that wait. What a statement means is left to
-//! the repository functions.
+//! Repository functions are written against [`Transaction`], [`Value`] and [`Row`] alone; their
+//! statements are SQLite's. Decided here: durability (`synchronous=FULL` in WAL mode), one writing
+//! connection, `BEGIN IMMEDIATE` for writers so that waiting happens before the first write, a
+//! bounded, logged retry of that wait, and that a connection whose transaction cannot be undone is
+//! never used again. What a statement means is left to the repository functions.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -40,7 +39,7 @@ pub enum DatabaseErrorKind {
 
 /// A failure of the database driver.
 #[derive(Debug, thiserror::Error)]
-#[error("{source}")]
+#[error("the database reported a failure")]
 pub struct DatabaseError {
     /// What callers may decide on.
     pub kind: DatabaseErrorKind,
@@ -154,12 +153,11 @@ pub struct SqliteFile {
 pub struct Database {
     writer: Arc<Pool>,
     readers: Arc<Pool>,
-    busy_retries: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Database {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Database").field("busy_retries", &self.busy_retries()).finish_non_exhaustive()
+        out.debug_struct("Database").finish_non_exhaustive()
     }
 }
 
@@ -169,15 +167,9 @@ impl Database {
         let database = Self {
             writer: Arc::new(Pool::new(connect_options(file, Role::Writer), 1)),
             readers: Arc::new(Pool::new(connect_options(file, Role::Reader), file.readers.max(1))),
-            busy_retries: Arc::new(AtomicU64::new(0)),
         };
         drop(database.writer.take().await?);
         Ok(database)
-    }
-
-    /// How often a writer waited a whole busy timeout and asked again.
-    pub fn busy_retries(&self) -> u64 {
-        self.busy_retries.load(Ordering::Relaxed)
     }
 
     /// Closes every connection, the writing one last, and stays closed.
@@ -195,11 +187,11 @@ impl Database {
                 Ok(_) => return Ok(transaction),
                 Err(error) if error.kind == DatabaseErrorKind::Busy && retries < BUSY_RETRIES => {
                     retries += 1;
-                    self.busy_retries.fetch_add(1, Ordering::Relaxed);
+                    log_busy(retries);
+                    transaction.open = false;
                 }
                 Err(error) => return Err(error),
             }
-            transaction.open = false;
         }
     }
 
@@ -223,7 +215,7 @@ impl Database {
                 }
                 Err(error) if error.kind == DatabaseErrorKind::Busy && retries < BUSY_RETRIES => {
                     retries += 1;
-                    self.busy_retries.fetch_add(1, Ordering::Relaxed);
+                    log_busy(retries);
                     transaction.roll_back().await;
                 }
                 Err(error) => {
@@ -245,6 +237,14 @@ impl Database {
         transaction.execute("BEGIN DEFERRED", Vec::new()).await?;
         Ok(transaction)
     }
+}
+
+fn log_busy(retries: u32) {
+    tracing::warn!(
+        retries,
+        limit = BUSY_RETRIES,
+        "the database stayed busy for a whole timeout; asking again"
+    );
 }
 
 /// A connection lent out, usually with a transaction open on it. Dropping it undoes the
@@ -291,13 +291,12 @@ impl Transaction {
         Ok(())
     }
 
-    /// Undoes everything since the start. A failure here means that there is nothing left to undo.
+    /// Undoes everything since the start. Cannot fail: closing the connection undoes it as well.
     pub async fn roll_back(mut self) {
-        if let Ok(connection) = self.connection() {
-            let undone = connection.execute("ROLLBACK").await;
-            tracing::trace!(ok = undone.is_ok(), "rolled back");
-            self.open = false;
+        if let Some(lent) = self.lent.as_mut() {
+            lent.roll_back().await;
         }
+        self.open = false;
     }
 
     fn connection(&mut self) -> Result<&mut SqliteConnection, DatabaseError> {
@@ -335,12 +334,7 @@ impl Drop for Transaction {
         let Some(mut lent) = self.lent.take() else { return };
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => {
-                runtime.spawn(async move {
-                    if let Some(connection) = lent.connection.as_mut() {
-                        let undone = connection.execute("ROLLBACK").await;
-                        tracing::trace!(ok = undone.is_ok(), "rolled back on drop");
-                    }
-                });
+                runtime.spawn(async move { lent.roll_back().await });
             }
             // Without a runtime the connection is closed instead, which undoes its transaction.
             Err(_) => lent.connection = None,
@@ -433,10 +427,66 @@ struct Lent {
     _permit: OwnedSemaphorePermit,
 }
 
+impl Lent {
+    /// Undoes the open transaction. A connection that answers with an error may still be inside
+    /// it, so it is closed instead of being given back; the next user opens another one.
+    async fn roll_back(&mut self) {
+        let Some(connection) = self.connection.as_mut() else { return };
+        if let Err(error) = connection.execute("ROLLBACK").await {
+            tracing::debug!(%error, "a connection that could not roll back is closed");
+            self.connection = None;
+        }
+    }
+}
+
 impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn writer_mark(database: &Database) -> Option<i64> {
+        let mut tx = database.write().await.unwrap();
+        let row = tx.query_one("SELECT 1 FROM temp.sqlite_master WHERE name = 'mark'", vec![]).await.unwrap();
+        tx.roll_back().await;
+        row.map(|row| row.integer(0).unwrap())
+    }
+
+    /// A transaction whose connection is marked and can no longer roll back.
+    async fn spoilt(database: &Database) -> Transaction {
+        let mut tx = database.write().await.unwrap();
+        tx.execute("CREATE TEMP TABLE mark (x)", vec![]).await.unwrap();
+        tx.execute("COMMIT", vec![]).await.unwrap();
+        tx
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_cannot_roll_back_is_never_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let busy_timeout = Duration::from_secs(5);
+        let file = SqliteFile { path, create: true, readers: 1, busy_timeout };
+        let database = Database::open(&file).await.unwrap();
+        spoilt(&database).await.roll_back().await;
+        assert_eq!(writer_mark(&database).await, None, "rolled back by name");
+        drop(spoilt(&database).await);
+        assert_eq!(writer_mark(&database).await, None, "rolled back by a drop");
+        let mut good = database.write().await.unwrap();
+        good.execute("CREATE TEMP TABLE mark (x)", vec![]).await.unwrap();
+        good.commit().await.unwrap();
+        assert_eq!(writer_mark(&database).await, Some(1), "a sound connection is kept");
+    }
+
+    #[test]
+    fn an_error_and_its_cause_do_not_say_the_same_twice() {
+        use std::error::Error;
+        let error = DatabaseError::from(sqlx::Error::PoolClosed);
+        assert!(!error.to_string().contains(&error.source().unwrap().to_string()));
     }
 }

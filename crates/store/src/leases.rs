@@ -63,20 +63,23 @@ pub async fn current(store: &Store) -> Result<Option<Fence>, StoreError> {
 
 /// Whether the fence is current, without taking a lock: catches almost every stale worker early.
 pub(crate) async fn is_current(tx: &mut Transaction, fence: &Fence) -> Result<bool, DatabaseError> {
-    let row = tx
-        .query_one(
-            "SELECT 1 FROM pc_artifact_processing_leases \
-             WHERE supervisor_group = ? AND holder_id = ? AND supervisor_generation = ?",
-            values![GROUP, fence.holder.as_str(), fence.generation.get()],
-        )
-        .await?;
-    Ok(row.is_some())
+    let parameters = values![GROUP, fence.holder.as_str(), fence.generation.get()];
+    Ok(tx.query_one(IS_CURRENT, parameters).await?.is_some())
 }
 
 /// Whether the fence is current, and keeps it so until this transaction ends. Always the last
 /// statement before the commit.
 ///
-/// On SQLite the transaction already excludes every other writer, so the plain read is the locked one.
+/// Writes the row as it is, so the row is locked on any database; no affected row means that
+/// another term began.
 pub(crate) async fn hold(tx: &mut Transaction, fence: &Fence) -> Result<bool, DatabaseError> {
-    is_current(tx, fence).await
+    let parameters = values![GROUP, fence.holder.as_str(), fence.generation.get()];
+    Ok(tx.execute(HOLD, parameters).await? == 1)
 }
+
+pub(crate) const IS_CURRENT: &str = "SELECT 1 FROM pc_artifact_processing_leases \
+    WHERE supervisor_group = ? AND holder_id = ? AND supervisor_generation = ?";
+
+pub(crate) const HOLD: &str = "UPDATE pc_artifact_processing_leases \
+    SET supervisor_generation = supervisor_generation \
+    WHERE supervisor_group = ? AND holder_id = ? AND supervisor_generation = ?";

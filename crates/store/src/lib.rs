@@ -65,12 +65,6 @@ impl Store {
         Ok(())
     }
 
-    /// How often a writer had to start over because another process kept the database busy.
-    #[must_use]
-    pub fn busy_retries(&self) -> u64 {
-        self.database.busy_retries()
-    }
-
     /// Waits for transactions under way, closes all connections, and refuses new work. The last
     /// connection of all processes moves the write-ahead log into the database file.
     pub async fn close(&self) {

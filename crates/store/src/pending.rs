@@ -6,9 +6,8 @@
 use powercontext_core::ids::{BindingName, FlushGeneration, Position, ScopeId, Window};
 use powercontext_core::work::{ErrorCode, Fence, WorkKey};
 
-use crate::budgets::MAX_ATTEMPTS;
 use crate::database::{Row, Transaction, values};
-use crate::{DatabaseError, Store, StoreError, cursors, leases, sources};
+use crate::{DatabaseError, Store, StoreError, budgets, cursors, leases, sources};
 
 /// What a flush led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +40,7 @@ pub enum SettleError {
     Store(#[from] StoreError),
 }
 
-/// Explicit work that is not answered yet.
+/// What is known of a key that has a Pending row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingFact {
     /// Binding and Scope.
@@ -54,8 +53,8 @@ pub struct PendingFact {
     pub handled_flush_generation: FlushGeneration,
     /// How far the binding has published.
     pub cursor: Position,
-    /// The frontier at the Cursor takes no further attempt (TM-068, TM-069).
-    pub terminal: bool,
+    /// Why the frontier at the Cursor takes no further attempt, if it does not (TM-068, TM-069).
+    pub terminal: Option<ErrorCode>,
 }
 
 /// Asks for a wave over the Sources there are now (TM-165, TM-231 to TM-235, B-17).
@@ -73,18 +72,28 @@ pub async fn flush(store: &Store, key: &WorkKey) -> Result<Flush, FlushError> {
     if cursors::read(&mut tx, key).await.map_err(&at)? >= head {
         return Ok(Flush::Idle);
     }
-    tx.execute(
-        "INSERT INTO pc_artifact_processing_pending \
-         (binding_name, scope_id, source_through, flush_generation) VALUES (?, ?, ?, 1) \
-         ON CONFLICT (binding_name, scope_id) DO UPDATE SET \
-         source_through = max(source_through, excluded.source_through), \
-         flush_generation = flush_generation + 1",
-        values![key.binding.as_str(), key.scope.as_str(), head.get()],
-    )
-    .await
-    .map_err(&at)?;
+    tx.execute(FLUSH, values![key.binding.as_str(), key.scope.as_str(), head.get()]).await.map_err(&at)?;
     tx.commit().await.map_err(&at)?;
     Ok(Flush::Accepted)
+}
+
+pub(crate) const FLUSH: &str = "INSERT INTO pc_artifact_processing_pending \
+    (binding_name, scope_id, source_through, flush_generation) VALUES (?, ?, ?, 1) \
+    ON CONFLICT (binding_name, scope_id) DO UPDATE SET \
+    source_through = max(source_through, excluded.source_through), \
+    flush_generation = flush_generation + 1";
+
+/// The row of one key, answered or not; `None` only when there is none, which means that the
+/// Cursor covers every Source.
+///
+/// # Errors
+/// [`StoreError`] when the database cannot be read.
+pub async fn get(store: &Store, key: &WorkKey) -> Result<Option<PendingFact>, StoreError> {
+    let at = StoreError::at("pending.get");
+    let mut reader = store.database.read().await.map_err(&at)?;
+    let parameters = values![key.binding.as_str(), key.scope.as_str()];
+    let row = reader.query_one(GET, parameters).await.map_err(&at)?;
+    row.as_ref().map(fact).transpose()
 }
 
 /// At most `limit` keys behind `after` with an unanswered flush, ascending by binding and Scope.
@@ -101,25 +110,33 @@ pub async fn page(
     let at = StoreError::at("pending.page");
     let (binding, scope) = after.map_or(("", ""), |key| (key.binding.as_str(), key.scope.as_str()));
     let mut reader = store.database.read().await.map_err(&at)?;
-    let rows = reader
-        .query(PAGE, values![MAX_ATTEMPTS, terminal_codes_json(), binding, scope, i64::from(limit)])
-        .await
-        .map_err(&at)?;
+    let parameters = values![binding, scope, i64::from(limit)];
+    let rows = reader.query(PAGE, parameters).await.map_err(&at)?;
     rows.iter().map(fact).collect()
 }
 
-pub(crate) const PAGE: &str = "SELECT pending.binding_name, pending.scope_id, pending.source_through, \
-    pending.flush_generation, pending.handled_flush_generation, coalesce(cursor.position, 0), \
-    budget.attempts >= ? OR budget.failure_code IN (SELECT value FROM json_each(?)) \
-    FROM pc_artifact_processing_pending AS pending \
-    LEFT JOIN pc_source_cursors AS cursor \
-      ON cursor.scope_id = pending.scope_id AND cursor.binding_name = pending.binding_name \
-    LEFT JOIN pc_topic_memory_work_budgets AS budget \
-      ON budget.scope_id = pending.scope_id AND budget.binding_name = pending.binding_name \
-      AND budget.source_after = coalesce(cursor.position, 0) \
-    WHERE pending.handled_flush_generation < pending.flush_generation \
-      AND (pending.binding_name, pending.scope_id) > (?, ?) \
-    ORDER BY pending.binding_name, pending.scope_id LIMIT ?";
+macro_rules! facts {
+    () => {
+        "SELECT pending.binding_name, pending.scope_id, pending.source_through, \
+         pending.flush_generation, pending.handled_flush_generation, coalesce(cursor.position, 0), \
+         budget.attempts, budget.failure_code \
+         FROM pc_artifact_processing_pending AS pending \
+         LEFT JOIN pc_source_cursors AS cursor \
+           ON cursor.scope_id = pending.scope_id AND cursor.binding_name = pending.binding_name \
+         LEFT JOIN pc_topic_memory_work_budgets AS budget \
+           ON budget.scope_id = pending.scope_id AND budget.binding_name = pending.binding_name \
+           AND budget.source_after = coalesce(cursor.position, 0) "
+    };
+}
+
+pub(crate) const GET: &str = concat!(facts!(), "WHERE pending.binding_name = ? AND pending.scope_id = ?");
+
+pub(crate) const PAGE: &str = concat!(
+    facts!(),
+    "WHERE pending.handled_flush_generation < pending.flush_generation \
+     AND (pending.binding_name, pending.scope_id) > (?, ?) \
+     ORDER BY pending.binding_name, pending.scope_id LIMIT ?"
+);
 
 /// Answers the flushes of a key whose Cursor covers everything, and removes its row (TM-170). Does
 /// nothing while Sources remain, or when the row is gone.
@@ -133,14 +150,8 @@ pub async fn settle(store: &Store, fence: &Fence, key: &WorkKey) -> Result<(), S
         return Err(SettleError::Fenced);
     }
     let cursor = cursors::read(&mut tx, key).await.map_err(&at)?;
-    let removed = tx
-        .execute(
-            "DELETE FROM pc_artifact_processing_pending \
-             WHERE binding_name = ? AND scope_id = ? AND source_through <= ?",
-            values![key.binding.as_str(), key.scope.as_str(), cursor.get()],
-        )
-        .await
-        .map_err(&at)?;
+    let parameters = values![key.binding.as_str(), key.scope.as_str(), cursor.get()];
+    let removed = tx.execute(SETTLE, parameters).await.map_err(&at)?;
     if !leases::hold(&mut tx, fence).await.map_err(&at)? {
         return Err(SettleError::Fenced);
     }
@@ -148,6 +159,9 @@ pub async fn settle(store: &Store, fence: &Fence, key: &WorkKey) -> Result<(), S
     tx.commit().await.map_err(&at)?;
     Ok(())
 }
+
+pub(crate) const SETTLE: &str = "DELETE FROM pc_artifact_processing_pending \
+    WHERE binding_name = ? AND scope_id = ? AND source_through <= ?";
 
 /// What a published Window of an explicit wave does to its Pending row, in the publish transaction.
 ///
@@ -164,34 +178,25 @@ pub(crate) async fn answer(
     if window.through < wave_target {
         return Ok(());
     }
-    tx.execute(
-        "UPDATE pc_artifact_processing_pending SET handled_flush_generation = \
-         min(flush_generation, max(handled_flush_generation, ?)) WHERE binding_name = ? AND scope_id = ?",
-        values![claimed.get(), key.binding.as_str(), key.scope.as_str()],
-    )
-    .await?;
-    tx.execute(
-        "DELETE FROM pc_artifact_processing_pending WHERE binding_name = ? AND scope_id = ? \
-         AND source_through <= ? AND handled_flush_generation = flush_generation",
-        values![key.binding.as_str(), key.scope.as_str(), window.through.get()],
-    )
-    .await?;
+    tx.execute(ANSWER, values![claimed.get(), key.binding.as_str(), key.scope.as_str()]).await?;
+    let parameters = values![key.binding.as_str(), key.scope.as_str(), window.through.get()];
+    tx.execute(REMOVE_ANSWERED, parameters).await?;
     Ok(())
 }
 
-/// The failure codes that close a frontier, as a JSON list.
-fn terminal_codes_json() -> String {
-    let codes = [
-        ErrorCode::WindowAttemptLimit,
-        ErrorCode::WindowProviderBudgetExceeded,
-        ErrorCode::SourceComplexityLimit,
-    ];
-    serde_json::json!(codes).to_string()
-}
+pub(crate) const ANSWER: &str = "UPDATE pc_artifact_processing_pending SET handled_flush_generation = \
+    min(flush_generation, max(handled_flush_generation, ?)) WHERE binding_name = ? AND scope_id = ?";
+
+pub(crate) const REMOVE_ANSWERED: &str = "DELETE FROM pc_artifact_processing_pending \
+    WHERE binding_name = ? AND scope_id = ? \
+    AND source_through <= ? AND handled_flush_generation = flush_generation";
 
 fn fact(row: &Row) -> Result<PendingFact, StoreError> {
     let at = StoreError::at("pending.row");
     let invalid = |_| StoreError::invalid("a pending row's key is not an identity");
+    let attempts = row.optional_integer(6).map_err(&at)?.unwrap_or(0);
+    // One damaged budget row must not hide the other keys of a page; its own attempt reports it.
+    let failure = row.optional_text(7).map_err(&at)?.and_then(|name| budgets::known_code(&name));
     Ok(PendingFact {
         key: WorkKey {
             binding: BindingName::parse(row.text(0).map_err(&at)?).map_err(invalid)?,
@@ -201,6 +206,6 @@ fn fact(row: &Row) -> Result<PendingFact, StoreError> {
         flush_generation: FlushGeneration::new(row.integer(3).map_err(&at)?),
         handled_flush_generation: FlushGeneration::new(row.integer(4).map_err(&at)?),
         cursor: Position::new(row.integer(5).map_err(&at)?),
-        terminal: row.optional_integer(6).map_err(&at)? == Some(1),
+        terminal: budgets::closed_by(attempts, failure),
     })
 }

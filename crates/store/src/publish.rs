@@ -2,8 +2,9 @@
 //! and budget commit together, or nothing does (TM-157 to TM-160).
 //!
 //! What a Topic says and which one it updates was decided by the worker; here every right to write
-//! is checked again: the term first and last, the attempt, the Cursor and each Head. A projection
-//! that is not the one its content has is refused before anything is written (TM-155).
+//! is checked again: the term first and last, the attempt, the Cursor and each Head, each by a
+//! statement that also locks its row, in the order every transaction follows. A Window outside its
+//! wave and a projection that is not the one its content has are refused before that (TM-155).
 
 use std::collections::BTreeSet;
 
@@ -92,7 +93,21 @@ pub enum PublishError {
         /// Which Topic.
         artifact_id: ArtifactId,
     },
-    /// A search projection is not the one its content has, or a Topic is named twice.
+    /// The Window is empty, goes backward or passes the end of its wave.
+    #[error("the window ({}, {}] is empty or passes its wave's end at {wave_target}", window.after, window.through)]
+    InvalidWindow {
+        /// The Window.
+        window: Window,
+        /// Where its wave ends.
+        wave_target: Position,
+    },
+    /// Two operations of the Window write the same Topic.
+    #[error("the topic `{artifact_id}` is named twice")]
+    TopicNamedTwice {
+        /// Which Topic.
+        artifact_id: ArtifactId,
+    },
+    /// A search projection is not the one its content has.
     #[error("the projection of topic `{artifact_id}` does not belong to its content")]
     InvalidProjection {
         /// Which Topic.
@@ -112,7 +127,9 @@ impl PublishError {
             Self::AttemptSuperseded => ErrorCode::AttemptSuperseded,
             Self::CursorConflict { .. } => ErrorCode::CursorConflict,
             Self::HeadConflict { .. } => ErrorCode::HeadConflict,
-            Self::InvalidProjection { .. } => ErrorCode::DataInvalid,
+            Self::InvalidWindow { .. } | Self::TopicNamedTwice { .. } | Self::InvalidProjection { .. } => {
+                ErrorCode::DataInvalid
+            }
             Self::Store(error) => error.code(),
         }
     }
@@ -123,7 +140,8 @@ impl PublishError {
 /// # Errors
 /// [`PublishError`]; every table is as it was.
 pub async fn publish(store: &Store, request: &PublishRequest) -> Result<Published, PublishError> {
-    check_projections(&request.operations)?;
+    check_window(request)?;
+    check_topics(&request.operations)?;
     let at = StoreError::at("publish");
     let mut tx = store.database.write().await.map_err(&at)?;
     match write(&mut tx, request).await {
@@ -145,7 +163,7 @@ async fn write(tx: &mut Transaction, request: &PublishRequest) -> Result<Publish
     if !leases::is_current(tx, &attempt.fence).await.map_err(&at)? {
         return Err(PublishError::Fenced);
     }
-    if !budgets::is_newest(tx, attempt).await.map_err(&at)? {
+    if !budgets::claim(tx, attempt).await.map_err(&at)? {
         return Err(PublishError::AttemptSuperseded);
     }
     let expected = request.window.after;
@@ -167,12 +185,24 @@ async fn write(tx: &mut Transaction, request: &PublishRequest) -> Result<Publish
     Ok(published)
 }
 
-/// Recomputes every projection; also refuses a Topic that is named twice (TM-155).
-fn check_projections(operations: &[TopicOperation]) -> Result<(), PublishError> {
+/// A Window moves the Cursor forward and never past the end of its wave (TM-166).
+fn check_window(request: &PublishRequest) -> Result<(), PublishError> {
+    let PublishRequest { window, wave_target, .. } = request;
+    if window.after < window.through && window.through <= *wave_target {
+        return Ok(());
+    }
+    Err(PublishError::InvalidWindow { window: *window, wave_target: *wave_target })
+}
+
+/// Refuses a Topic that is named twice, and recomputes every projection (TM-155).
+fn check_topics(operations: &[TopicOperation]) -> Result<(), PublishError> {
     let mut seen = BTreeSet::new();
     for operation in operations {
         let (artifact_id, topic) = operation.parts();
-        if !seen.insert(artifact_id) || project(&topic.content) != topic.projection {
+        if !seen.insert(artifact_id) {
+            return Err(PublishError::TopicNamedTwice { artifact_id: artifact_id.clone() });
+        }
+        if project(&topic.content) != topic.projection {
             return Err(PublishError::InvalidProjection { artifact_id: artifact_id.clone() });
         }
     }

@@ -17,7 +17,7 @@ use crate::queue::{Ready, ReadyQueue};
 use crate::retry::{Memory, Parking};
 use crate::rotation::{PageRequest, Rotation, Tally};
 use crate::settings::SupervisorSettings;
-use crate::terminal::TerminalLog;
+use crate::terminal::{News, TerminalLog};
 use crate::wave::{Need, Wave};
 
 /// The moment of a decision.
@@ -49,6 +49,8 @@ pub enum Event {
     LaunchFailed {
         /// Whose worker.
         key: WorkKey,
+        /// Why, in the launcher's words.
+        cause: String,
     },
     /// A worker is gone.
     Ended {
@@ -57,7 +59,7 @@ pub enum Event {
         /// How it ended.
         ending: WorkerEnding,
     },
-    /// The durable facts of a key in [`Decider::unread`]; absent when no flush is unanswered.
+    /// The durable facts of a key in [`Decider::unread`]; absent when it has no Pending row.
     Observed {
         /// Whose facts.
         key: WorkKey,
@@ -154,7 +156,7 @@ impl Decider {
             Event::Wake => self.rotation.wake(),
             Event::Page(facts) => self.page(facts, now, &mut out),
             Event::Launched { key, worker } => self.launched(&key, worker, now, &mut out),
-            Event::LaunchFailed { key } => self.launch_failed(key, now, &mut out),
+            Event::LaunchFailed { key, cause } => self.launch_failed(key, cause, now, &mut out),
             Event::Ended { worker, ending } => self.ended(worker, ending, &mut out),
             Event::Observed { key, fact } => self.observed(&key, fact, now, &mut out),
             Event::Close => self.close(&mut out),
@@ -234,7 +236,7 @@ impl Decider {
         let mut seen = Tally::default();
         for fact in &facts {
             seen.pending += 1;
-            seen.terminal += u64::from(fact.terminal);
+            seen.terminal += u64::from(fact.terminal.is_some());
             seen.backlog = seen.backlog.saturating_add(backlog(fact).unsigned_abs());
         }
         self.rotation.advance(facts.len(), facts.last().map(|fact| fact.key.clone()), seen);
@@ -266,18 +268,26 @@ impl Decider {
             Need::Nothing => {}
             Need::Settle => out.commands.push(Command::Settle { key: fact.key.clone() }),
             Need::Operator => {
-                if self.terminals.is_news(&fact.key, fact.cursor) {
-                    out.notices.push(Notice::FrontierTerminal {
-                        key: fact.key.clone(),
-                        source_after: fact.cursor,
-                        source_through: fact.source_through,
-                    });
-                }
+                out.notices.extend(self.terminal_notice(fact));
             }
         }
         self.ready.remove(&fact.key);
         self.parked.take(&fact.key);
         false
+    }
+
+    fn terminal_notice(&mut self, fact: &PendingFact) -> Option<Notice> {
+        let code = fact.terminal?;
+        match self.terminals.judge(&fact.key, fact.cursor) {
+            News::Tell => Some(Notice::FrontierTerminal {
+                key: fact.key.clone(),
+                source_after: fact.cursor,
+                source_through: fact.source_through,
+                code,
+            }),
+            News::NoRoom { first: true } => Some(Notice::TerminalsUnlisted { told: self.terminals.len() }),
+            News::Known | News::NoRoom { first: false } => None,
+        }
     }
 
     fn launch(&mut self, ready: Ready, out: &mut Decision) {
@@ -305,10 +315,12 @@ impl Decider {
         }
     }
 
-    fn launch_failed(&mut self, key: WorkKey, now: Now, out: &mut Decision) {
+    fn launch_failed(&mut self, key: WorkKey, cause: String, now: Now, out: &mut Decision) {
         if let Some(flight) = self.flights.take_launching(&key) {
             let reason = FailureReason::Code(ErrorCode::LaunchFailed);
-            self.set_back(Run { key, flight, worker: None, outcome: None }, reason, now, out);
+            let cause = Some(cause);
+            let run = Run { key, flight, worker: None, outcome: None, cause, reason, retried: true };
+            self.set_back(run, now, out);
         }
     }
 
@@ -322,14 +334,24 @@ impl Decider {
 
     fn observed(&mut self, key: &WorkKey, fact: Option<PendingFact>, now: Now, out: &mut Decision) {
         let Some(landed) = self.flights.take_ended(key) else { return };
-        if fact.as_ref().is_none_or(|fact| fact.cursor > landed.flight.source_after) {
-            self.progressed(landed, Seen { key, fact }, now, out);
-        } else if fact.is_some_and(|fact| self.needs_window(&fact, out)) {
-            let reason = reason_for(&landed);
-            let Landed { flight, worker, ending, .. } = landed;
-            let run = Run { key: key.clone(), flight, worker: Some(worker), outcome: ending.outcome };
-            self.set_back(run, reason, now, out);
+        let fact = match fact {
+            Some(fact) if fact.cursor <= landed.flight.source_after => fact,
+            moved => return self.progressed(landed, Seen { key, fact: moved }, now, out),
+        };
+        // Told before the need is judged: also the last attempt of a frontier has failed by itself.
+        let retried = Need::of(&fact) == Need::Window;
+        if fact.terminal.is_some() {
+            self.terminals.make_room();
         }
+        let reason = reason_for(&landed);
+        let Landed { flight, worker, ending, .. } = landed;
+        let (worker, outcome) = (Some(worker), ending.outcome);
+        self.set_back(
+            Run { key: key.clone(), flight, worker, outcome, cause: None, reason, retried },
+            now,
+            out,
+        );
+        self.needs_window(&fact, out);
     }
 
     /// The Cursor moved, or nothing is left to do: failures are forgotten, and a key with more
@@ -354,8 +376,8 @@ impl Decider {
         }
     }
 
-    fn set_back(&mut self, run: Run, reason: FailureReason, now: Now, out: &mut Decision) {
-        let conflict = matches!(reason, FailureReason::Code(code) if code.ending() == Ending::Superseded);
+    fn set_back(&mut self, run: Run, now: Now, out: &mut Decision) {
+        let conflict = matches!(run.reason, FailureReason::Code(code) if code.ending() == Ending::Superseded);
         let before = run.flight.failures;
         let (failures, delay) = if conflict {
             (before, self.settings.conflict_delay)
@@ -364,17 +386,20 @@ impl Decider {
             (failures, self.settings.backoff.delay(failures, now.random))
         };
         let wave = run.flight.wave;
-        let memory = Memory { wave: Some(wave), failures };
-        self.parked.park(run.key.clone(), now.at.saturating_add(delay), memory);
+        if run.retried {
+            let memory = Memory { wave: Some(wave), failures };
+            self.parked.park(run.key.clone(), now.at.saturating_add(delay), memory);
+        }
         let setback = Setback {
             key: run.key,
             source_after: run.flight.source_after,
             wave,
             worker: run.worker,
-            reason,
+            reason: run.reason,
             outcome: run.outcome,
             failures,
-            delay,
+            cause: run.cause,
+            delay: run.retried.then_some(delay),
         };
         out.notices.push(if conflict {
             Notice::WindowConflict(setback)
@@ -406,6 +431,10 @@ struct Run {
     flight: Flight,
     worker: Option<WorkerId>,
     outcome: Option<Outcome>,
+    cause: Option<String>,
+    reason: FailureReason,
+    /// A retry follows after a while.
+    retried: bool,
 }
 
 fn backlog(fact: &PendingFact) -> i64 {

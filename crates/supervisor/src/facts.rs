@@ -4,7 +4,7 @@
 //! store and adds nothing.
 
 use async_trait::async_trait;
-use powercontext_core::ids::{HolderId, ScopeId, SupervisorGeneration};
+use powercontext_core::ids::{HolderId, SupervisorGeneration};
 use powercontext_core::work::{Fence, WorkKey};
 pub use powercontext_store::pending::PendingFact;
 use powercontext_store::pending::{self, SettleError};
@@ -42,7 +42,8 @@ pub trait DurableFacts: Send + Sync {
     /// [`FactsError::Database`].
     async fn page(&self, after: Option<&WorkKey>, limit: usize) -> Result<Vec<PendingFact>, FactsError>;
 
-    /// The row of one key, if it has an unanswered flush.
+    /// What is known of one key, its flushes answered or not; absent only when it has no Pending row,
+    /// which means that its Cursor covers every Source.
     ///
     /// # Errors
     /// [`FactsError::Database`].
@@ -71,9 +72,7 @@ impl DurableFacts for Store {
     }
 
     async fn observe(&self, key: &WorkKey) -> Result<Option<PendingFact>, FactsError> {
-        let after = predecessor(&key.scope).map(|scope| WorkKey { binding: key.binding.clone(), scope });
-        let rows = pending::page(self, after.as_ref(), 1).await.map_err(database)?;
-        Ok(rows.into_iter().find(|fact| fact.key == *key))
+        pending::get(self, key).await.map_err(database)
     }
 
     async fn settle(&self, fence: &Fence, key: &WorkKey) -> Result<(), FactsError> {
@@ -86,40 +85,4 @@ impl DurableFacts for Store {
 
 fn database(error: StoreError) -> FactsError {
     FactsError::Database(Box::new(error))
-}
-
-/// The greatest Scope identity before this one, so that a page behind it starts with this one.
-///
-/// Exact, since identities are ordered by code points and have a largest length. `None` only for
-/// names around U+0000, which no Scope of this product has.
-fn predecessor(scope: &ScopeId) -> Option<ScopeId> {
-    let mut text = scope.as_str().to_owned();
-    let last = text.pop()?;
-    if last != char::MIN {
-        text.extend((char::MIN..last).next_back());
-        let missing = ScopeId::MAX_CHARS.saturating_sub(text.chars().count());
-        text.extend(std::iter::repeat_n(char::MAX, missing));
-    }
-    ScopeId::parse(text).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn no_identity_lies_between_a_scope_and_its_predecessor(
-            scope in "[a-c\u{E000}-\u{E002}]{1,5}",
-            other in "[a-c\u{D7FF}-\u{E002}\u{10FFFF}]{1,6}",
-        ) {
-            let scope = ScopeId::parse(scope).unwrap();
-            let before = predecessor(&scope).unwrap();
-            let other = ScopeId::parse(other).unwrap();
-            prop_assert!(before < scope);
-            prop_assert!(other <= before || other >= scope);
-        }
-    }
 }

@@ -2,10 +2,38 @@
 //!
 //! Names, numbers and codes only. An event's name is its message and its `event` field.
 
+use std::time::Duration;
+
 use powercontext_core::ids::SupervisorGeneration;
 use powercontext_core::work::OutcomeCounts;
 
+use crate::launcher::WorkerId;
 use crate::notice::{FailureReason, Notice, Setback};
+
+/// Writes a setback; the level and the texts of a log event are fixed where it stands.
+macro_rules! set_back {
+    ($level:ident, $event:literal, $text:literal, $setback:expr, $term:expr) => {{
+        let setback: &Setback = $setback;
+        let outcome = setback.outcome.as_ref();
+        tracing::event!(
+            tracing::Level::$level,
+            event = $event,
+            binding = %setback.key.binding,
+            scope = %setback.key.scope,
+            source_after = setback.source_after.get(),
+            source_through = outcome.and_then(|outcome| outcome.window).map(|window| window.through.get()),
+            wave_target = setback.wave.target.get(),
+            stage = outcome.map_or("", |outcome| outcome.step.as_str()),
+            error_code = code(setback.reason),
+            error = setback.cause.as_deref(),
+            failure_count = setback.failures,
+            retry_delay_ms = setback.delay.map(millis),
+            supervisor_generation = $term,
+            worker_id = setback.worker.as_ref().map_or("", WorkerId::as_str),
+            $text
+        );
+    }};
+}
 
 /// Writes one notice.
 pub fn tell(notice: &Notice, term: SupervisorGeneration) {
@@ -33,36 +61,25 @@ pub fn tell(notice: &Notice, term: SupervisorGeneration) {
             wave_target = wave.target.get(), flush_generation = wave.claimed.get(),
             supervisor_generation = term, "wave completed"
         ),
-        Notice::WindowFailed(setback) => {
-            let fields = Fields::of(setback);
-            tracing::warn!(
-                event = "window_failed", binding = %setback.key.binding, scope = %setback.key.scope,
-                source_after = setback.source_after.get(), source_through = fields.through,
-                wave_target = setback.wave.target.get(), stage = fields.stage, error_code = fields.code,
-                failure_count = setback.failures, retry_delay_ms = fields.delay,
-                supervisor_generation = term, worker_id = fields.worker,
-                "window failed"
-            );
-        }
+        Notice::WindowFailed(setback) => set_back!(WARN, "window_failed", "window failed", setback, term),
         Notice::WindowConflict(setback) => {
-            let fields = Fields::of(setback);
-            tracing::info!(
-                event = "window_conflict", binding = %setback.key.binding, scope = %setback.key.scope,
-                source_after = setback.source_after.get(), source_through = fields.through,
-                wave_target = setback.wave.target.get(), stage = fields.stage, error_code = fields.code,
-                failure_count = setback.failures, retry_delay_ms = fields.delay,
-                supervisor_generation = term, worker_id = fields.worker,
-                "window superseded"
-            );
+            set_back!(INFO, "window_conflict", "window superseded", setback, term);
         }
         Notice::WorkerTimedOut { key, worker } => tracing::warn!(
             event = "worker_timed_out", binding = %key.binding, scope = %key.scope,
             supervisor_generation = term, worker_id = %worker, "worker ran too long and is stopped"
         ),
-        Notice::FrontierTerminal { key, source_after, source_through } => tracing::error!(
+        Notice::FrontierTerminal { key, source_after, source_through, code } => tracing::error!(
             event = "frontier_terminal", binding = %key.binding, scope = %key.scope,
             source_after = source_after.get(), source_through = source_through.get(),
-            supervisor_generation = term, "frontier is closed until an operator repairs it"
+            error_code = code.as_str(), supervisor_generation = term,
+            "frontier is closed until an operator repairs it"
+        ),
+        Notice::TerminalsUnlisted { told } => tracing::error!(
+            event = "terminals_unlisted",
+            told,
+            supervisor_generation = term,
+            "more frontiers are closed than are told one by one"
         ),
         Notice::UnknownEnding { worker } => tracing::debug!(
             event = "unknown_ending", supervisor_generation = term, worker_id = %worker,
@@ -71,26 +88,13 @@ pub fn tell(notice: &Notice, term: SupervisorGeneration) {
     }
 }
 
-struct Fields {
-    code: &'static str,
-    stage: &'static str,
-    through: Option<i64>,
-    delay: u64,
-    worker: String,
+fn code(reason: FailureReason) -> &'static str {
+    match reason {
+        FailureReason::Code(code) => code.as_str(),
+        FailureReason::NoProgress => "no_progress",
+    }
 }
 
-impl Fields {
-    fn of(setback: &Setback) -> Self {
-        let outcome = setback.outcome.as_ref();
-        Self {
-            code: match setback.reason {
-                FailureReason::Code(code) => code.as_str(),
-                FailureReason::NoProgress => "no_progress",
-            },
-            stage: outcome.map_or("", |outcome| outcome.step.as_str()),
-            through: outcome.and_then(|outcome| outcome.window).map(|window| window.through.get()),
-            delay: u64::try_from(setback.delay.as_millis()).unwrap_or(u64::MAX),
-            worker: setback.worker.as_ref().map_or_else(String::new, ToString::to_string),
-        }
-    }
+fn millis(delay: Duration) -> u64 {
+    u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)
 }

@@ -49,7 +49,7 @@ pub enum Notice {
         /// Its aim.
         wave: Wave,
     },
-    /// A run failed; the key waits.
+    /// A run failed, whatever follows: the key waits, or its frontier is closed.
     WindowFailed(Setback),
     /// A conflict or a lost fence; the key waits a short fixed time.
     WindowConflict(Setback),
@@ -68,6 +68,13 @@ pub enum Notice {
         source_after: Position,
         /// The last Source that is held up.
         source_through: Position,
+        /// What closed it.
+        code: ErrorCode,
+    },
+    /// More frontiers are closed than are told one by one; the counts of a round have them all.
+    TerminalsUnlisted {
+        /// How many are remembered as told.
+        told: usize,
     },
     /// An ending of a worker that this supervisor does not know.
     UnknownEnding {
@@ -93,6 +100,8 @@ pub struct Setback {
     pub outcome: Option<Outcome>,
     /// Failures in a row, this one included.
     pub failures: u32,
-    /// How long the key waits.
-    pub delay: std::time::Duration,
+    /// Why no worker could be started; the launcher's words.
+    pub cause: Option<String>,
+    /// How long the key waits; absent when no retry follows.
+    pub delay: Option<std::time::Duration>,
 }

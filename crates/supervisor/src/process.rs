@@ -6,6 +6,7 @@
 //! started. Whether and when to start or stop is decided elsewhere.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +32,6 @@ const PREFIX: &str = "POWERCONTEXT_SERVER_";
 
 /// Starts `program --assignment JSON --exit-with-parent` once per worker. Dropping the launcher
 /// kills its workers.
-#[derive(Debug)]
 pub struct ProcessLauncher {
     program: PathBuf,
     environment: Vec<(String, String)>,
@@ -39,6 +39,18 @@ pub struct ProcessLauncher {
     workers: Mutex<Workers>,
     ended: mpsc::UnboundedSender<(WorkerId, WorkerEnding)>,
     endings: tokio::sync::Mutex<mpsc::UnboundedReceiver<(WorkerId, WorkerEnding)>>,
+}
+
+/// Shows the names of the environment alone: values may be keys or addresses with passwords.
+impl fmt::Debug for ProcessLauncher {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.environment.iter().map(|(name, _)| name.as_str()).collect();
+        out.debug_struct("ProcessLauncher")
+            .field("program", &self.program)
+            .field("environment", &names)
+            .field("stop_grace", &self.stop_grace)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -194,4 +206,16 @@ fn ending(status: Option<ExitStatus>, outcome: Option<Outcome>) -> WorkerEnding 
         Some(_) | None => Ending::Transient,
     };
     WorkerEnding { ending, outcome }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_debug_text_of_a_launcher_shows_names_and_no_value() {
+        let environment = vec![("POWERCONTEXT_SERVER_KEY".to_owned(), "sk-secret".to_owned())];
+        let text = format!("{:?}", ProcessLauncher::new(PathBuf::from("/bin/true"), environment));
+        assert!(text.contains("POWERCONTEXT_SERVER_KEY") && !text.contains("sk-secret"), "{text}");
+    }
 }

@@ -274,8 +274,10 @@ impl Running {
                 match command {
                     Command::Stop { worker } => self.launcher.stop(&worker).await,
                     Command::Settle { key } => {
-                        if let Err(error) = self.facts.settle(fence, &key).await {
-                            result = Err(error);
+                        let settled = self.facts.settle(fence, &key).await;
+                        // A lost term says more than whatever fails after it.
+                        if !matches!(result, Err(FactsError::TermLost)) {
+                            result = result.and(settled);
                         }
                     }
                     Command::Launch { key, source_after, wave_target, claimed_flush_generation } => {
@@ -297,16 +299,7 @@ impl Running {
     async fn launch(&mut self, assignment: WorkAssignment) -> Decision {
         let event = match self.launcher.launch(&assignment).await {
             Ok(worker) => Event::Launched { key: assignment.key, worker },
-            Err(error) => {
-                tracing::warn!(
-                    event = "launch_failed", binding = %assignment.key.binding, scope = %assignment.key.scope,
-                    source_after = assignment.source_after.get(),
-                    error_code = ErrorCode::LaunchFailed.as_str(),
-                    supervisor_generation = assignment.fence.generation.get(),
-                    error = chain(&error), "a worker could not be started"
-                );
-                Event::LaunchFailed { key: assignment.key }
-            }
+            Err(error) => Event::LaunchFailed { key: assignment.key, cause: chain(&error) },
         };
         self.decider.handle(event, self.now())
     }

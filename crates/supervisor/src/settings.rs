@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The limits and periods of one supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupervisorSettings {
-    /// How many workers may run at once, over all keys (TM-196).
+    /// How many workers may run at once, over all keys (TM-196, TM-248).
     pub max_workers: usize,
     /// How long one worker may run before it is stopped (TM-199).
     pub worker_timeout: Duration,
@@ -40,7 +40,7 @@ impl SupervisorSettings {
 impl Default for SupervisorSettings {
     fn default() -> Self {
         Self {
-            max_workers: 2,
+            max_workers: 10,
             worker_timeout: Duration::from_secs(600),
             tick: Duration::from_secs(1),
             page_size: 256,

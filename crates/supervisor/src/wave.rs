@@ -62,7 +62,7 @@ impl Need {
             Self::Nothing
         } else if fact.cursor >= fact.source_through {
             Self::Settle
-        } else if fact.terminal {
+        } else if fact.terminal.is_some() {
             Self::Operator
         } else {
             Self::Window

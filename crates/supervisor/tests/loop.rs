@@ -102,7 +102,7 @@ fn row() -> PendingFact {
         flush_generation: FlushGeneration::new(1),
         handled_flush_generation: FlushGeneration::new(0),
         cursor: Position::new(0),
-        terminal: false,
+        terminal: None,
     }
 }
 

@@ -59,7 +59,7 @@ impl Publisher for ThroughStore {
             frontier: Frontier { key, source_after: after },
             attempt_id: AttemptId::parse(SystemIds.random().to_string()).map_err(text)?,
         };
-        let start = start_attempt(&self.store, &self.fence, &attempt.frontier, through, &attempt.attempt_id);
+        let start = start_attempt(&self.store, &self.fence, &attempt.frontier, &attempt.attempt_id);
         match start.await.map_err(text)? {
             AttemptStart::Started { .. } => {}
             refused => return Err(format!("no attempt: {refused:?}")),

@@ -17,37 +17,36 @@ async fn a_fourth_attempt_never_starts_whatever_happens_in_between() {
         let scope = database.scope("a").await;
         database.capture(&scope, 3).await;
         let frontier = Frontier { key: key(&scope), source_after: Position::default() };
-        for (number, target) in [(1, 2), (2, 3), (3, 1)] {
+        for number in 1..=3 {
             let fence = database.term().await;
             let store = database.reopened().await;
             pending::flush(&store, &key(&scope)).await.unwrap();
-            let started =
-                start_attempt(&store, &fence, &frontier, Position::new(target), &attempt_id()).await.unwrap();
+            let started = start_attempt(&store, &fence, &frontier, &attempt_id()).await.unwrap();
             assert_eq!(started, AttemptStart::Started { attempt_number: number });
         }
         let store = database.reopened().await;
         let fence = database.term().await;
         let before = database.dump().await;
-        let fourth = start_attempt(&store, &fence, &frontier, Position::new(3), &attempt_id()).await.unwrap();
+        let fourth = start_attempt(&store, &fence, &frontier, &attempt_id()).await.unwrap();
         assert_eq!(fourth, AttemptStart::Terminal(ErrorCode::WindowAttemptLimit));
         assert_eq!(database.dump().await, before);
         let budget = budgets::get(&store, &frontier).await.unwrap().unwrap();
-        assert_eq!((budget.attempts, budget.furthest_through), (3, Position::new(3)));
+        assert_eq!((budget.attempts, budget.furthest_through), (3, Position::new(1)));
         assert_eq!(pending::flush(&store, &key(&scope)).await.unwrap(), pending::Flush::Accepted);
         let page = pending::page(&store, None, 10).await.unwrap();
-        assert!(page[0].terminal, "a terminal frontier keeps its row: {page:?}");
+        assert_eq!(page[0].terminal, Some(ErrorCode::WindowAttemptLimit), "it keeps its row: {page:?}");
     }
 }
 
 #[tokio::test]
 async fn capacity_is_counted_up_to_the_limit_and_never_given_back() {
-    // TM-061 TM-064 TM-065 TM-067 TM-073 TM-274
+    // TM-061 TM-064 TM-065 TM-067 TM-274
     for database in databases().await {
         let scope = database.scope("a").await;
         database.capture(&scope, 1).await;
         let fence = database.term().await;
-        let attempt = database.attempt(&fence, &key(&scope), 0, 1).await;
-        let stage = Reservation { requests: 2, tokens: 250_000 };
+        let attempt = database.attempt(&fence, &key(&scope), 0).await;
+        let stage = Reservation { requests: 2, tokens: 250_000, through: Position::new(1) };
         for _ in 0..256 {
             assert_eq!(budgets::reserve(&database.store, &attempt, stage).await.unwrap(), Reserve::Reserved);
         }
@@ -59,7 +58,7 @@ async fn capacity_is_counted_up_to_the_limit_and_never_given_back() {
         assert_eq!(spent.failure_code, Some(ErrorCode::WindowProviderBudgetExceeded));
         assert_eq!((spent.reserved_requests, spent.reserved_tokens), (512, 64_000_000));
         assert!(budgets::record_failure(&again, &attempt, ErrorCode::InvalidOutput).await.unwrap());
-        let next = start_attempt(&again, &fence, &attempt.frontier, Position::new(1), &attempt_id()).await;
+        let next = start_attempt(&again, &fence, &attempt.frontier, &attempt_id()).await;
         assert_eq!(next.unwrap(), AttemptStart::Terminal(ErrorCode::WindowProviderBudgetExceeded));
     }
 }
@@ -72,8 +71,8 @@ async fn one_reservation_over_either_limit_is_refused_and_closes_the_frontier() 
             let scope = database.scope("a").await;
             database.capture(&scope, 1).await;
             let fence = database.term().await;
-            let attempt = database.attempt(&fence, &key(&scope), 0, 1).await;
-            let reservation = Reservation { requests, tokens };
+            let attempt = database.attempt(&fence, &key(&scope), 0).await;
+            let reservation = Reservation { requests, tokens, through: Position::new(1) };
             let answer = budgets::reserve(&database.store, &attempt, reservation).await.unwrap();
             assert_eq!(answer, Reserve::Exhausted);
         }
@@ -87,10 +86,10 @@ async fn a_newer_attempt_takes_every_right_from_an_older_one() {
         let scope = database.scope("a").await;
         database.capture(&scope, 1).await;
         let fence = database.term().await;
-        let older = database.attempt(&fence, &key(&scope), 0, 1).await;
-        let newer = database.attempt(&fence, &key(&scope), 0, 1).await;
+        let older = database.attempt(&fence, &key(&scope), 0).await;
+        let newer = database.attempt(&fence, &key(&scope), 0).await;
         let before = database.dump().await;
-        let small = Reservation { requests: 1, tokens: 1 };
+        let small = Reservation { requests: 1, tokens: 1, through: Position::new(1) };
         assert_eq!(
             budgets::reserve(&database.store, &older, small).await.unwrap(),
             Reserve::Superseded(ErrorCode::AttemptSuperseded)
@@ -112,17 +111,16 @@ async fn an_older_term_counts_nothing() {
         let scope = database.scope("a").await;
         database.capture(&scope, 1).await;
         let old = database.term().await;
-        let attempt = database.attempt(&old, &key(&scope), 0, 1).await;
+        let attempt = database.attempt(&old, &key(&scope), 0).await;
         let new = database.term().await;
         let forged = Fence { holder: HolderId::parse("another").unwrap(), generation: new.generation };
         let before = database.dump().await;
         for fence in [old, forged] {
             let attempt = budgets::AttemptFence { fence: fence.clone(), ..attempt.clone() };
             let frontier = &attempt.frontier;
-            let started =
-                start_attempt(&database.store, &fence, frontier, Position::new(1), &attempt_id()).await;
+            let started = start_attempt(&database.store, &fence, frontier, &attempt_id()).await;
             assert_eq!(started.unwrap(), AttemptStart::Superseded(ErrorCode::Fenced));
-            let small = Reservation { requests: 1, tokens: 1 };
+            let small = Reservation { requests: 1, tokens: 1, through: Position::new(1) };
             assert_eq!(
                 budgets::reserve(&database.store, &attempt, small).await.unwrap(),
                 Reserve::Superseded(ErrorCode::Fenced)
@@ -143,8 +141,7 @@ async fn an_attempt_of_a_passed_frontier_is_superseded() {
         database.publish(&scope, Vec::new()).await;
         let fence = leases::current(&database.store).await.unwrap().unwrap();
         let frontier = Frontier { key: key(&scope), source_after: Position::default() };
-        let started =
-            start_attempt(&database.store, &fence, &frontier, Position::new(1), &attempt_id()).await.unwrap();
+        let started = start_attempt(&database.store, &fence, &frontier, &attempt_id()).await.unwrap();
         assert_eq!(started, AttemptStart::Superseded(ErrorCode::CursorConflict));
         assert_eq!(budgets::get(&database.store, &frontier).await.unwrap(), None);
     }
@@ -161,5 +158,86 @@ async fn every_start_begins_a_later_term_and_ends_the_one_before() {
         assert!(second > first);
         let current = leases::current(&database.store).await.unwrap().unwrap();
         assert_eq!(current, Fence { holder, generation: second });
+    }
+}
+
+#[tokio::test]
+async fn the_furthest_end_follows_the_chosen_windows_and_never_falls() {
+    // TM-073
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        database.capture(&scope, 9).await;
+        let fence = database.term().await;
+        let mut attempt = database.attempt(&fence, &key(&scope), 0).await;
+        let furthest = async |attempt: &budgets::AttemptFence| {
+            budgets::get(&database.store, &attempt.frontier).await.unwrap().unwrap().furthest_through.get()
+        };
+        assert_eq!(furthest(&attempt).await, 1);
+        for (through, expected) in [(4, 4), (7, 7), (2, 7)] {
+            let reservation = Reservation { requests: 1, tokens: 1, through: Position::new(through) };
+            let answer = budgets::reserve(&database.store, &attempt, reservation).await.unwrap();
+            assert_eq!((answer, furthest(&attempt).await), (Reserve::Reserved, expected));
+            if through == 7 {
+                attempt = database.attempt(&fence, &key(&scope), 0).await;
+                assert_eq!(furthest(&attempt).await, 7);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_reader_of_a_budget_row_agrees_on_which_codes_close_it() {
+    // TM-066 TM-067 TM-069
+    for code in ErrorCode::ALL {
+        for database in databases().await {
+            let scope = database.scope("a").await;
+            database.capture(&scope, 1).await;
+            pending::flush(&database.store, &key(&scope)).await.unwrap();
+            let fence = database.term().await;
+            let attempt = database.attempt(&fence, &key(&scope), 0).await;
+            assert!(budgets::record_failure(&database.store, &attempt, code).await.unwrap());
+            let closed = Some(code).filter(|code| code.is_terminal());
+            let budget = budgets::get(&database.store, &attempt.frontier).await.unwrap().unwrap();
+            assert_eq!((budget.failure_code, budget.terminal()), (Some(code), closed));
+            let page = pending::page(&database.store, None, 1).await.unwrap();
+            assert_eq!(page[0].terminal, closed, "{code:?}");
+            let known = pending::get(&database.store, &key(&scope)).await.unwrap().unwrap();
+            assert_eq!(known, page[0]);
+            let small = Reservation { requests: 1, tokens: 1, through: Position::new(1) };
+            let reserved = budgets::reserve(&database.store, &attempt, small).await.unwrap();
+            assert_eq!(reserved == Reserve::Exhausted, closed.is_some(), "{code:?}");
+            assert!(
+                budgets::record_failure(&database.store, &attempt, ErrorCode::InvalidOutput).await.unwrap()
+            );
+            let next =
+                start_attempt(&database.store, &fence, &attempt.frontier, &attempt_id()).await.unwrap();
+            let expected = closed.map_or(AttemptStart::Started { attempt_number: 2 }, AttemptStart::Terminal);
+            assert_eq!(next, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_statement_that_counts_an_attempt_refuses_a_closed_frontier_by_itself() {
+    // TM-065 TM-066 TM-069: the condition stands in the write, so no earlier read can be outrun.
+    for (row, code) in [
+        ("attempts = 3", ErrorCode::WindowAttemptLimit),
+        ("failure_code = 'source_complexity_limit'", ErrorCode::SourceComplexityLimit),
+    ] {
+        for database in databases().await {
+            let scope = database.scope("a").await;
+            database.capture(&scope, 1).await;
+            let fence = database.term().await;
+            let attempt = database.attempt(&fence, &key(&scope), 0).await;
+            database.run(&format!("UPDATE pc_topic_memory_work_budgets SET {row}")).await;
+            let before = database.dump().await;
+            let mut tx = database.store.database.write().await.unwrap();
+            assert!(!budgets::count_attempt(&mut tx, &attempt.frontier, &attempt_id()).await.unwrap());
+            tx.commit().await.unwrap();
+            assert_eq!(database.dump().await, before);
+            let next =
+                start_attempt(&database.store, &fence, &attempt.frontier, &attempt_id()).await.unwrap();
+            assert_eq!(next, AttemptStart::Terminal(code));
+        }
     }
 }

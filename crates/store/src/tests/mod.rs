@@ -75,11 +75,10 @@ impl TestDatabase {
         Fence { holder, generation }
     }
 
-    async fn attempt(&self, fence: &Fence, key: &WorkKey, after: i64, target: i64) -> AttemptFence {
+    async fn attempt(&self, fence: &Fence, key: &WorkKey, after: i64) -> AttemptFence {
         let frontier = Frontier { key: key.clone(), source_after: Position::new(after) };
         let attempt_id = AttemptId::parse(SystemIds.random().to_string()).unwrap();
-        let started =
-            start_attempt(&self.store, fence, &frontier, Position::new(target), &attempt_id).await.unwrap();
+        let started = start_attempt(&self.store, fence, &frontier, &attempt_id).await.unwrap();
         assert!(matches!(started, AttemptStart::Started { .. }), "{started:?}");
         AttemptFence { fence: fence.clone(), frontier, attempt_id }
     }
@@ -91,7 +90,7 @@ impl TestDatabase {
             None => self.term().await,
         };
         let through = self.capture(scope, 1).await.get();
-        let attempt = self.attempt(&fence, &key(scope), through - 1, through).await;
+        let attempt = self.attempt(&fence, &key(scope), through - 1).await;
         crate::publish::publish(&self.store, &request(attempt, through, operations)).await.unwrap();
     }
 

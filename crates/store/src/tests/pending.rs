@@ -38,7 +38,7 @@ async fn a_capture_raises_the_end_alone_and_a_flush_raises_both() {
         assert_eq!(page.len(), 1);
         assert_eq!(page[0].source_through, Position::new(3));
         assert_eq!(page[0].flush_generation, FlushGeneration::new(3));
-        assert!(!page[0].terminal);
+        assert_eq!(page[0].terminal, None);
     }
 }
 
@@ -142,7 +142,7 @@ async fn a_published_window_moves_its_pending_row_by_the_table() {
             };
             database.run(&statement).await;
             let fence = database.term().await;
-            let attempt = database.attempt(&fence, &key(&scope), 0, case.wave_target).await;
+            let attempt = database.attempt(&fence, &key(&scope), 0).await;
             let request = PublishRequest {
                 window: Window { after: Position::default(), through: Position::new(case.through) },
                 wave_target: Position::new(case.wave_target),
@@ -206,5 +206,32 @@ async fn pages_are_ascending_bounded_and_hold_unanswered_flushes_only() {
             seen.extend(page.into_iter().map(|fact| fact.key));
         }
         assert_eq!(seen, flushed);
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_known_as_long_as_it_has_a_row_whether_its_flushes_are_answered_or_not() {
+    for database in databases().await {
+        let (scope, other) = (database.scope("a").await, database.scope("b").await);
+        for scope in [&scope, &other] {
+            database.capture(scope, 2).await;
+            pending::flush(&database.store, &key(scope)).await.unwrap();
+        }
+        let unanswered = pending::get(&database.store, &key(&scope)).await.unwrap().unwrap();
+        assert_eq!(
+            unanswered,
+            pending::page(&database.store, None, 9)
+                .await
+                .unwrap()
+                .into_iter()
+                .find(|fact| fact.key == key(&scope))
+                .unwrap()
+        );
+        database.run("UPDATE pc_artifact_processing_pending SET handled_flush_generation = 1").await;
+        assert_eq!(pending::page(&database.store, None, 9).await.unwrap(), []);
+        let answered = pending::get(&database.store, &key(&scope)).await.unwrap().unwrap();
+        assert_eq!(answered.handled_flush_generation, FlushGeneration::new(1));
+        database.run("DELETE FROM pc_artifact_processing_pending").await;
+        assert_eq!(pending::get(&database.store, &key(&scope)).await.unwrap(), None);
     }
 }

@@ -3,7 +3,7 @@ use powercontext_core::topic::TopicRef;
 use powercontext_core::work::{ErrorCode, Frontier};
 
 use super::{artifact, create, databases, key, prepared, request};
-use crate::publish::{PublishError, TopicOperation, publish};
+use crate::publish::{PublishError, PublishRequest, TopicOperation, publish};
 use crate::{budgets, cursors, leases, topics};
 
 fn update(name: &str, revision: i64, title: &str, detail: &str) -> TopicOperation {
@@ -23,7 +23,7 @@ async fn a_window_publishes_all_of_its_topics_with_cursor_and_lineage_at_once() 
         database.publish(&scope, vec![create("one", "First", "Summary", "kestrel")]).await;
         let through = database.capture(&scope, 1).await.get();
         let fence = leases::current(&database.store).await.unwrap().unwrap();
-        let attempt = database.attempt(&fence, &key(&scope), through - 1, through).await;
+        let attempt = database.attempt(&fence, &key(&scope), through - 1).await;
         let operations =
             vec![update("one", 1, "First again", "osprey"), create("two", "Second", "S", "merlin")];
         let published =
@@ -74,7 +74,7 @@ async fn every_failure_leaves_every_table_as_it_was() {
         database.publish(&scope, vec![create("one", "First", "Summary", "kestrel")]).await;
         let through = database.capture(&scope, 2).await.get();
         let fence = leases::current(&database.store).await.unwrap().unwrap();
-        let attempt = database.attempt(&fence, &key(&scope), 1, through).await;
+        let attempt = database.attempt(&fence, &key(&scope), 1).await;
         let good = || vec![create("two", "Second", "S", "merlin"), update("one", 1, "Renamed", "osprey")];
         let mut forged_terms = good();
         let mut lost_chunk = good();
@@ -93,6 +93,7 @@ async fn every_failure_leaves_every_table_as_it_was() {
         let mut other_frontier = request(attempt.clone(), through, good());
         other_frontier.window.after = Position::new(2);
         let with = |operations| request(attempt.clone(), through, operations);
+        let past_the_wave = PublishRequest { wave_target: Position::new(through - 1), ..with(good()) };
         let stale = vec![create("two", "Second", "S", "merlin"), update("one", 2, "Renamed", "osprey")];
         let taken = vec![create("two", "Second", "S", "merlin"), create("one", "Again", "S", "osprey")];
         let unknown = vec![create("two", "Second", "S", "merlin"), update("nine", 1, "Renamed", "osprey")];
@@ -101,6 +102,9 @@ async fn every_failure_leaves_every_table_as_it_was() {
             ("forged terms", with(forged_terms), ErrorCode::DataInvalid),
             ("lost chunk", with(lost_chunk), ErrorCode::DataInvalid),
             ("one topic twice", with(twice), ErrorCode::DataInvalid),
+            ("empty window", request(attempt.clone(), 1, good()), ErrorCode::DataInvalid),
+            ("backward window", request(attempt.clone(), 0, good()), ErrorCode::DataInvalid),
+            ("window past its wave", past_the_wave, ErrorCode::DataInvalid),
             ("other holder", request(other_holder, through, good()), ErrorCode::Fenced),
             ("other term", request(other_term, through, good()), ErrorCode::Fenced),
             ("other attempt", request(other_attempt, through, good()), ErrorCode::AttemptSuperseded),
@@ -133,13 +137,14 @@ async fn a_failure_in_the_last_statement_undoes_everything_before_it() {
         let scope = database.scope("a").await;
         database.capture(&scope, 1).await;
         let fence = database.term().await;
-        let attempt = database.attempt(&fence, &key(&scope), 0, 1).await;
+        let attempt = database.attempt(&fence, &key(&scope), 0).await;
         for (table, event) in [
             ("pc_topic_memory_active_chunks", "INSERT"),
             ("pc_topic_memory_revision_publications", "INSERT"),
             ("pc_topic_memory_scope_statistics", "UPDATE"),
             ("pc_artifact_processing_pending", "DELETE"),
             ("pc_topic_memory_work_budgets", "DELETE"),
+            ("pc_artifact_processing_leases", "UPDATE"),
         ] {
             let trigger = format!(
                 "CREATE TRIGGER broken BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT, 'broken'); END"
@@ -162,7 +167,7 @@ async fn of_two_processes_publishing_one_window_exactly_one_wins() {
         let scope = database.scope("a").await;
         database.capture(&scope, 1).await;
         let fence = database.term().await;
-        let attempt = database.attempt(&fence, &key(&scope), 0, 1).await;
+        let attempt = database.attempt(&fence, &key(&scope), 0).await;
         let other = database.reopened().await;
         let one = request(attempt.clone(), 1, vec![create("one", "One", "S", "kestrel")]);
         let two = request(attempt.clone(), 1, vec![create("two", "Two", "S", "osprey")]);
@@ -173,5 +178,68 @@ async fn of_two_processes_publishing_one_window_exactly_one_wins() {
         assert_eq!(dump["pc_topic_memory_active_topics"].len(), 1);
         let frontier = Frontier { key: key(&scope), source_after: Position::default() };
         assert_eq!(budgets::get(&database.store, &frontier).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn a_window_outside_its_wave_and_a_topic_named_twice_are_told_apart() {
+    // TM-155 TM-166
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        database.capture(&scope, 2).await;
+        let fence = database.term().await;
+        let attempt = database.attempt(&fence, &key(&scope), 0).await;
+        let twice = vec![create("one", "One", "S", "kestrel"), create("one", "One", "S", "kestrel")];
+        let refused = publish(&database.store, &request(attempt.clone(), 2, twice)).await;
+        assert!(matches!(refused, Err(PublishError::TopicNamedTwice { .. })), "{refused:?}");
+        for (through, wave_target) in [(0, 2), (-1, 2), (2, 1)] {
+            let good = request(attempt.clone(), through, Vec::new());
+            let request = PublishRequest { wave_target: Position::new(wave_target), ..good };
+            let refused = publish(&database.store, &request).await;
+            assert!(matches!(refused, Err(PublishError::InvalidWindow { .. })), "{refused:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_publish_writes_its_rows_in_the_order_every_transaction_locks_them() {
+    // TM-158 TM-186: on a database with several writers each write is the lock of its row.
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        database.publish(&scope, vec![create("one", "One", "S", "kestrel")]).await;
+        database.capture(&scope, 1).await;
+        let fence = leases::current(&database.store).await.unwrap().unwrap();
+        let attempt = database.attempt(&fence, &key(&scope), 1).await;
+        database.run("CREATE TABLE written (at INTEGER PRIMARY KEY, what TEXT)").await;
+        for (table, event) in [
+            ("pc_topic_memory_work_budgets", "UPDATE"),
+            ("pc_source_cursors", "UPDATE"),
+            ("pc_artifact_heads", "UPDATE"),
+            ("pc_artifact_processing_pending", "UPDATE"),
+            ("pc_topic_memory_work_budgets", "DELETE"),
+            ("pc_artifact_processing_leases", "UPDATE"),
+        ] {
+            database
+                .run(&format!(
+                    "CREATE TRIGGER note_{table}_{event} AFTER {event} ON {table} BEGIN \
+                     INSERT INTO written (what) VALUES ('{event} {table}'); END"
+                ))
+                .await;
+        }
+        let operations = vec![update("one", 1, "Renamed", "osprey")];
+        publish(&database.store, &request(attempt, 2, operations)).await.unwrap();
+        let dump = database.dump().await;
+        let written: Vec<&str> = dump["written"].iter().map(|row| row.split('\'').nth(1).unwrap()).collect();
+        assert_eq!(
+            written,
+            [
+                "UPDATE pc_topic_memory_work_budgets",
+                "UPDATE pc_source_cursors",
+                "UPDATE pc_artifact_heads",
+                "UPDATE pc_artifact_processing_pending",
+                "DELETE pc_topic_memory_work_budgets",
+                "UPDATE pc_artifact_processing_leases"
+            ]
+        );
     }
 }

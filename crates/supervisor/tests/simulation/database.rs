@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use powercontext_core::ids::{BindingName, FlushGeneration, Position, ScopeId};
-use powercontext_core::work::WorkKey;
+use powercontext_core::work::{ErrorCode, WorkKey};
 use powercontext_supervisor::facts::PendingFact;
 
 pub const WINDOW: i64 = 5;
@@ -68,17 +68,23 @@ impl Database {
         true
     }
 
-    pub fn fact(&self, key: &WorkKey) -> Option<PendingFact> {
+    /// What a read of one key finds; absent only without a row.
+    pub fn observe(&self, key: &WorkKey) -> Option<PendingFact> {
         let scope = self.scopes.get(key)?;
-        let row = scope.row.filter(|row| row.handled < row.flush)?;
+        let row = scope.row?;
         Some(PendingFact {
             key: key.clone(),
             source_through: Position::new(row.source_through),
             flush_generation: FlushGeneration::new(row.flush),
             handled_flush_generation: FlushGeneration::new(row.handled),
             cursor: Position::new(scope.cursor),
-            terminal: scope.attempts >= 3,
+            terminal: (scope.attempts >= 3).then_some(ErrorCode::WindowAttemptLimit),
         })
+    }
+
+    /// What a page shows of one key: only keys with an unanswered flush.
+    pub fn fact(&self, key: &WorkKey) -> Option<PendingFact> {
+        self.observe(key).filter(|fact| fact.handled_flush_generation < fact.flush_generation)
     }
 
     pub fn page(&self, after: Option<&WorkKey>, limit: usize) -> Vec<PendingFact> {

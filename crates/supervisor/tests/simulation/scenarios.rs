@@ -6,7 +6,7 @@ use powercontext_core::ids::{FlushGeneration, Position};
 use powercontext_core::work::{Ending, ErrorCode, Outcome, OutcomeCounts, Step};
 use powercontext_supervisor::decide::{Command, Decider, Decision, Event, Now};
 use powercontext_supervisor::facts::PendingFact;
-use powercontext_supervisor::notice::Notice;
+use powercontext_supervisor::notice::{FailureReason, Notice};
 use powercontext_supervisor::{SupervisorSettings, WorkerEnding, WorkerId};
 
 use crate::database::key;
@@ -22,7 +22,7 @@ fn fact(number: usize, cursor: i64, through: i64, flush: i64, handled: i64) -> P
         flush_generation: FlushGeneration::new(flush),
         handled_flush_generation: FlushGeneration::new(handled),
         cursor: Position::new(cursor),
-        terminal: false,
+        terminal: None,
     }
 }
 
@@ -120,7 +120,7 @@ fn a_worker_past_its_time_is_stopped_and_its_key_waits() {
     end(&mut decider, 1, Some(ErrorCode::Terminated), at(601));
     let told = observe(&mut decider, 1, Some(fact(1, 0, 1, 1, 0)), at(601)).notices;
     let Notice::WindowFailed(setback) = &told[0] else { panic!("{told:?}") };
-    assert_eq!((setback.failures, setback.delay.as_secs()), (1, 30));
+    assert_eq!((setback.failures, setback.delay), (1, Some(Duration::from_secs(30))));
     for (second, aims) in [(630, vec![]), (631, vec![(0, 1, 1)])] {
         decider.handle(Event::Page(vec![fact(1, 0, 1, 1, 0)]), at(second));
         assert_eq!(launches(&mut decider, at(second)), aims);
@@ -147,7 +147,7 @@ fn a_conflict_waits_a_short_fixed_time_and_counts_no_failure() {
     end(&mut decider, 1, Some(ErrorCode::HeadConflict), at(1));
     let told = observe(&mut decider, 1, Some(fact(1, 0, 1, 1, 0)), at(1)).notices;
     let Notice::WindowConflict(setback) = &told[0] else { panic!("{told:?}") };
-    assert_eq!((setback.failures, setback.delay.as_secs()), (0, 2));
+    assert_eq!((setback.failures, setback.delay), (0, Some(Duration::from_secs(2))));
     decider.handle(Event::Page(vec![fact(1, 0, 1, 1, 0)]), at(2));
     assert_eq!(launches(&mut decider, at(2)), []);
     decider.handle(Event::Page(vec![fact(1, 0, 1, 1, 0)]), at(3));
@@ -158,7 +158,7 @@ fn a_conflict_waits_a_short_fixed_time_and_counts_no_failure() {
 fn a_terminal_frontier_is_never_launched_is_told_once_and_stays_visible() {
     // TM-068 TM-069 TM-274
     let mut decider = decider(1);
-    let closed = PendingFact { terminal: true, ..fact(1, 0, 9, 4, 0) };
+    let closed = PendingFact { terminal: Some(ErrorCode::SourceComplexityLimit), ..fact(1, 0, 9, 4, 0) };
     let mut told = 0;
     for second in 0..5 {
         told +=
@@ -206,4 +206,101 @@ fn a_hundred_thousand_pending_keys_are_read_in_bounded_pages() {
     }
     assert!(reads <= 2, "{reads} pages for two workers");
     assert!(decider.footprint().ready <= 512);
+}
+
+#[test]
+fn the_failure_of_the_last_attempt_is_told_before_the_closed_frontier_and_its_code() {
+    // TM-067 TM-074 TM-224 TM-227
+    for (code, reason) in [
+        (Some(ErrorCode::InvalidOutput), FailureReason::Code(ErrorCode::InvalidOutput)),
+        (Some(ErrorCode::HeadConflict), FailureReason::Code(ErrorCode::HeadConflict)),
+        (None, FailureReason::NoProgress),
+    ] {
+        let mut decider = decider(1);
+        decider.handle(Event::Page(vec![fact(1, 0, 9, 1, 0)]), at(0));
+        launches(&mut decider, at(0));
+        end(&mut decider, 1, code, at(1));
+        let closed = PendingFact { terminal: Some(ErrorCode::WindowAttemptLimit), ..fact(1, 0, 9, 1, 0) };
+        let told = observe(&mut decider, 1, Some(closed), at(1)).notices;
+        let [
+            Notice::WindowFailed(setback) | Notice::WindowConflict(setback),
+            Notice::FrontierTerminal { code: ErrorCode::WindowAttemptLimit, .. },
+        ] = &told[..]
+        else {
+            panic!("{told:?}")
+        };
+        assert_eq!((setback.reason, setback.delay), (reason, None), "no retry is promised");
+        assert_eq!(decider.footprint().parked, 0);
+    }
+}
+
+#[test]
+fn a_crash_and_a_timeout_of_the_last_attempt_are_told() {
+    // TM-199 TM-224 TM-227
+    for (timed_out, expected) in [(false, ErrorCode::WorkerCrashed), (true, ErrorCode::WorkerTimeout)] {
+        let mut decider = decider(1);
+        decider.handle(Event::Page(vec![fact(1, 0, 9, 1, 0)]), at(0));
+        launches(&mut decider, at(0));
+        if timed_out {
+            decider.handle(Event::Tick, at(600));
+        }
+        let worker = WorkerId::new(format!("{}", key(1).scope));
+        let ending = WorkerEnding { ending: Ending::Transient, outcome: None };
+        decider.handle(Event::Ended { worker, ending }, at(601));
+        let closed = PendingFact { terminal: Some(ErrorCode::WindowAttemptLimit), ..fact(1, 0, 9, 1, 0) };
+        let told = observe(&mut decider, 1, Some(closed), at(601)).notices;
+        let Notice::WindowFailed(setback) = &told[0] else { panic!("{told:?}") };
+        assert_eq!(setback.reason, FailureReason::Code(expected));
+    }
+}
+
+#[test]
+fn a_frontier_that_closes_is_told_however_many_are_closed_and_the_rest_once_together() {
+    // TM-067 TM-074
+    let settings = SupervisorSettings { max_workers: 1, page_size: 1, ..SupervisorSettings::default() };
+    let limit = settings.memory_limit();
+    let mut decider = Decider::new(settings);
+    let closed =
+        |number| PendingFact { terminal: Some(ErrorCode::WindowAttemptLimit), ..fact(number, 0, 9, 1, 0) };
+    let mut told = Vec::new();
+    for number in 2..limit + 8 {
+        told.extend(decider.handle(Event::Page(vec![closed(number)]), at(0)).notices);
+    }
+    let terminal = told.iter().filter(|notice| matches!(notice, Notice::FrontierTerminal { .. })).count();
+    let together = told.iter().filter(|notice| matches!(notice, Notice::TerminalsUnlisted { .. })).count();
+    assert_eq!((terminal, together, told.len()), (limit, 1, limit + 1));
+    decider.handle(Event::Page(vec![fact(1, 0, 9, 1, 0)]), at(0));
+    launches(&mut decider, at(0));
+    end(&mut decider, 1, Some(ErrorCode::InvalidOutput), at(1));
+    let told = observe(&mut decider, 1, Some(closed(1)), at(1)).notices;
+    assert!(matches!(told[..], [Notice::WindowFailed(_), Notice::FrontierTerminal { .. }]), "{told:?}");
+    assert_eq!(decider.footprint().terminal, limit);
+}
+
+#[test]
+fn a_failed_launch_is_told_once_with_its_cause() {
+    // TM-224 TM-227
+    let mut decider = decider(1);
+    decider.handle(Event::Page(vec![fact(1, 0, 9, 1, 0)]), at(0));
+    assert_eq!(decider.dispatch(at(0)).commands.len(), 1);
+    let failed = Event::LaunchFailed { key: key(1), cause: "no such program".to_owned() };
+    let told = decider.handle(failed, at(0)).notices;
+    let [Notice::WindowFailed(setback)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(setback.reason, FailureReason::Code(ErrorCode::LaunchFailed));
+    assert_eq!(setback.cause.as_deref(), Some("no such program"));
+}
+
+#[test]
+fn an_answered_row_that_stays_for_new_sources_ends_its_wave() {
+    // TM-167 TM-169
+    let mut decider = decider(1);
+    decider.handle(Event::Page(vec![fact(1, 0, 9, 1, 0)]), at(0));
+    assert_eq!(launches(&mut decider, at(0)), [(0, 9, 1)]);
+    end(&mut decider, 1, None, at(1));
+    let told = observe(&mut decider, 1, Some(fact(1, 9, 12, 1, 1)), at(1)).notices;
+    let [Notice::WindowPublished { window, backlog: 3, .. }, Notice::WaveCompleted { .. }] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(window.through, Position::new(9));
+    assert_eq!(launches(&mut decider, at(1)), []);
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use powercontext_core::work::{Ending, ErrorCode, Outcome, OutcomeCounts, Step, WorkKey};
 use powercontext_supervisor::decide::{Command, Decider, Decision, Event, Now};
+use powercontext_supervisor::facts::PendingFact;
 use powercontext_supervisor::notice::{Notice, Setback};
 use powercontext_supervisor::{SupervisorSettings, WorkerEnding, WorkerId};
 
@@ -58,7 +59,11 @@ struct Track {
     failures: u32,
     not_before: Duration,
     passed_over: usize,
-    shown_terminal: bool,
+    /// The newest facts the supervisor was given of the key.
+    shown: Option<PendingFact>,
+    /// A worker that this supervisor does not know started an attempt or published since then, the
+    /// one reason for which its facts may be behind when it launches.
+    strayed: bool,
 }
 
 pub struct World {
@@ -138,28 +143,30 @@ impl World {
     pub fn pump(&mut self) {
         loop {
             for key in self.decider.unread() {
-                let fact = self.database.fact(&key);
-                self.show(&key, fact.as_ref().is_some_and(|fact| fact.terminal));
-                self.event(Event::Observed { key, fact });
+                let fact = self.database.observe(&key);
+                self.event(Event::Observed { key: key.clone(), fact: fact.clone() });
+                self.show(&key, fact);
             }
             let now = self.moment();
             let decision = self.decider.dispatch(now);
             self.act(decision);
             let Some(request) = self.decider.wanted_page() else { return };
             let page = self.database.page(request.after.as_ref(), request.limit);
-            for fact in &page {
-                self.show(&fact.key, fact.terminal);
+            self.event(Event::Page(page.clone()));
+            for fact in page {
+                self.show(&fact.key.clone(), Some(fact));
             }
-            self.event(Event::Page(page));
         }
     }
 
-    fn show(&mut self, key: &WorkKey, terminal: bool) {
+    /// Notes what the supervisor was told of a key; its launches are judged by it.
+    fn show(&mut self, key: &WorkKey, fact: Option<PendingFact>) {
         let generation = self.database.generation;
         let ours = |worker: &Worker| worker.id.is_some() && worker.generation == generation;
         let running = self.workers.iter().any(|worker| ours(worker) && worker.key == *key);
         let track = self.tracks.entry(key.clone()).or_default();
-        track.shown_terminal = terminal;
+        let terminal = fact.as_ref().is_some_and(|fact| fact.terminal.is_some());
+        (track.shown, track.strayed) = (fact, false);
         if terminal && !running {
             // Nothing is remembered of a closed frontier; after a repair its wave starts anew.
             track.waves = track.waves.saturating_sub(u64::from(track.wave.take().is_some()));
@@ -209,7 +216,8 @@ impl World {
                 self.set_back(setback, expected);
             }
             Notice::WindowConflict(setback) => {
-                assert_eq!(setback.delay, self.settings.conflict_delay); // TM-226
+                let delay = self.settings.conflict_delay;
+                assert!(setback.delay.is_none_or(|told| told == delay), "{setback:?}"); // TM-226
                 let expected = self.tracks.entry(setback.key.clone()).or_default().failures;
                 self.set_back(setback, expected); // TM-225
             }
@@ -223,7 +231,8 @@ impl World {
         }
         let track = self.tracks.entry(setback.key).or_default();
         track.failures = setback.failures;
-        track.not_before = self.now + setback.delay;
+        // Without a retry nothing is remembered; only a repair lets the key run again.
+        track.not_before = setback.delay.map_or(Duration::ZERO, |delay| self.now + delay);
         track.passed_over = 0;
     }
 
@@ -236,14 +245,23 @@ impl World {
         assert!(!twin, "{key:?}: two workers in one term"); // TM-196
         let scope = &self.database.scopes[&key];
         assert!(aim.0 <= scope.cursor && aim.0 < aim.1 && aim.1 <= scope.head, "{key:?}: {aim:?}");
+        let closed = scope.attempts >= 3;
+        let at_cursor = aim.0 == scope.cursor;
         for (other, track) in &mut self.tracks {
             track.passed_over += usize::from(*other != key);
         }
         let track = self.tracks.entry(key.clone()).or_default();
-        assert!(!track.shown_terminal, "{key:?}: launched on a terminal frontier"); // TM-068 TM-274
+        let shown = track.shown.as_ref().expect("a launch follows from facts");
+        assert_eq!(shown.terminal, None, "{key:?}: launched on a terminal frontier"); // TM-068 TM-274
+        assert_eq!(aim.0, shown.cursor.get(), "{key:?}: not at the Cursor it was shown");
+        assert!(!closed || track.strayed, "{key:?}: launched on a closed frontier"); // TM-068 TM-274
+        assert!(at_cursor || track.strayed, "{key:?}: launched at {}, not at the Cursor", aim.0); // TM-166
         track.passed_over = 0;
         let wave = (aim.1, aim.2);
         if track.wave != Some(wave) {
+            // TM-166: a new wave freezes the newest facts; a continued one keeps both frozen values.
+            let newest = (shown.source_through.get(), shown.flush_generation.get());
+            assert_eq!(wave, newest, "{key:?}: neither the open wave {:?} nor a new one", track.wave);
             track.waves += 1;
         }
         if self.exact {
@@ -256,7 +274,7 @@ impl World {
         track.wave = Some(wave);
         self.launches += 1;
         if !self.kind && self.random.below(25) == 0 {
-            self.event(Event::LaunchFailed { key });
+            self.event(Event::LaunchFailed { key, cause: String::new() });
             return;
         }
         self.names += 1;
@@ -302,6 +320,10 @@ impl World {
         let at = self.random.below(self.workers.len());
         let worker = &mut self.workers[at];
         let hanging = matches!(worker.plan, Plan::Hang | Plan::PublishWhenStopped);
+        let stray = worker.id.is_none() || worker.generation != self.database.generation;
+        if stray {
+            self.tracks.entry(worker.key.clone()).or_default().strayed = true;
+        }
         if worker.attempt.is_none() {
             match self.database.start_attempt(&worker.key, worker.generation, worker.aim.0) {
                 Attempt::Started(attempt) => worker.attempt = Some(attempt),
@@ -374,7 +396,8 @@ impl World {
         let bound = 4 * self.keys + 4 * self.settings.ready_limit();
         for (key, track) in &mut self.tracks {
             let fact = self.database.fact(key);
-            let wanting = fact.is_some_and(|fact| !fact.terminal && fact.cursor < fact.source_through);
+            let wanting =
+                fact.is_some_and(|fact| fact.terminal.is_none() && fact.cursor < fact.source_through);
             let generation = self.database.generation;
             let busy =
                 self.workers.iter().any(|worker| worker.key == *key && worker.generation == generation);
@@ -408,6 +431,6 @@ impl World {
 
     fn unfinished(&self) -> Option<WorkKey> {
         let facts = self.database.scopes.keys().filter_map(|key| self.database.fact(key));
-        facts.filter(|fact| !fact.terminal).map(|fact| fact.key).next()
+        facts.filter(|fact| fact.terminal.is_none()).map(|fact| fact.key).next()
     }
 }
