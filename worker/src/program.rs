@@ -52,7 +52,8 @@ impl StartError {
                 | OpenError::SchemaBehind { .. }
                 | OpenError::SchemaNewer { .. }
                 | OpenError::MigrationChanged { .. }
-                | OpenError::RetrievalShape { .. },
+                | OpenError::RetrievalShape { .. }
+                | OpenError::SearchRecords { .. },
             ) => ErrorCode::ConfigurationInvalid,
             Self::Process(_) => ErrorCode::LaunchFailed,
         }

@@ -310,6 +310,8 @@ impl Transaction {
         text: Text,
         parameters: Vec<Value>,
     ) -> Result<sqlx::query::Query<'static, sqlx::Sqlite, SqliteArguments>, DatabaseError> {
+        #[cfg(test)]
+        ran::note(&text);
         let mut arguments = SqliteArguments::default();
         for value in parameters {
             match value {
@@ -444,6 +446,32 @@ impl Drop for Lent {
         if let Some(connection) = self.connection.take() {
             self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
+    }
+}
+
+/// Every statement that this thread ran, so that a test can judge the real ones.
+#[cfg(test)]
+pub(crate) mod ran {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    use super::Text;
+
+    thread_local! {
+        static TEXTS: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+    }
+
+    pub(super) fn note(text: &Text) {
+        let text = match text {
+            Text::Fixed(text) => (*text).to_owned(),
+            Text::Built(text) => text.clone(),
+        };
+        TEXTS.with_borrow_mut(|texts| texts.insert(text));
+    }
+
+    /// What ran since the last call.
+    pub(crate) fn take() -> BTreeSet<String> {
+        TEXTS.take()
     }
 }
 

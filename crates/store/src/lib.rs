@@ -29,7 +29,7 @@ mod tests;
 pub use database::{DatabaseError, DatabaseErrorKind};
 pub use error::StoreError;
 pub use migrations::{MigrationReport, migrate};
-pub use options::{DatabaseUrl, InvalidUrl, OpenError, StoreOptions};
+pub use options::{DatabaseUrl, InvalidUrl, OpenError, SearchVersions, StoreOptions};
 pub use ownership::{Claim, ClaimError};
 
 use database::{Database, SqliteFile, values};

@@ -1,5 +1,6 @@
 //! Where the database is and how it is opened.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -71,6 +72,21 @@ impl StoreOptions {
     }
 }
 
+/// What search records are made by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SearchVersions {
+    /// The version of the analyzer that makes terms.
+    pub analyzer: i64,
+    /// The version of the policy that cuts chunks.
+    pub chunk_policy: i64,
+}
+
+impl fmt::Display for SearchVersions {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "analyzer {} and chunk policy {}", self.analyzer, self.chunk_policy)
+    }
+}
+
 /// Why a store cannot be opened or migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -108,6 +124,18 @@ pub enum OpenError {
         found: String,
         /// What this program is configured for.
         configured: &'static str,
+    },
+    /// The stored terms and chunks were made by another analyzer or chunk policy, so searches would
+    /// miss Topics. A migration adopts the program's versions while there is no Topic.
+    #[error(
+        "the database's search records were made by {found} and this program has {needed}; \
+         only a database without Topics can be migrated to them"
+    )]
+    SearchRecords {
+        /// What made the stored records.
+        found: SearchVersions,
+        /// What this program makes them by.
+        needed: SearchVersions,
     },
     /// The database could not be used.
     #[error(transparent)]

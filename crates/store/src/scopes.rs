@@ -142,7 +142,8 @@ pub async fn create(store: &Store, new: &NewScope) -> Result<Scope, CreateScopeE
     create_in(store, new, false).await
 }
 
-/// Makes the first Scope of a database and the default one at once.
+/// Makes a Scope and the default one at once, unless there is a default Scope already; answers the
+/// default one.
 pub(crate) async fn create_default(store: &Store, new: &NewScope) -> Result<Scope, StoreError> {
     create_in(store, new, true).await.map_err(|error| match error {
         CreateScopeError::Store(error) => error,
@@ -168,6 +169,11 @@ pub async fn update(store: &Store, update: &UpdateScope) -> Result<Scope, Update
     let at = StoreError::at("scopes.update");
     let id = update.scope_id.as_str();
     let mut tx = store.database.write().await.map_err(&at)?;
+    // The Scope's row is locked before anything is judged by what it and its relations say.
+    let locked = tx.execute("UPDATE pc_scopes SET version = version WHERE scope_id = ?", values![id]).await;
+    if locked.map_err(&at)? != 1 {
+        return Err(UpdateScopeError::ScopeNotFound);
+    }
     let Some(version) = version(&mut tx, id).await.map_err(&at)? else {
         return Err(UpdateScopeError::ScopeNotFound);
     };
@@ -175,7 +181,7 @@ pub async fn update(store: &Store, update: &UpdateScope) -> Result<Scope, Update
         return Err(UpdateScopeError::VersionConflict { current: version });
     }
     let parent = update.parent_scope_id.as_ref();
-    match check_relations(&mut tx, &update.scope_id, parent, &update.context_references).await.map_err(&at)? {
+    match check_relations(&mut tx, &update.scope_id, parent, &update.context_references).await? {
         Relations::Possible => {}
         Relations::Unknown => return Err(UpdateScopeError::ScopeNotFound),
         Relations::Impossible => return Err(UpdateScopeError::InvalidRelationship),
@@ -218,9 +224,14 @@ pub async fn update(store: &Store, update: &UpdateScope) -> Result<Scope, Update
 pub async fn default(store: &Store) -> Result<Option<Scope>, StoreError> {
     let at = StoreError::at("scopes.default");
     let mut reader = store.database.snapshot().await.map_err(&at)?;
-    let row = reader.query_one("SELECT scope_id FROM pc_default_scope", values![]).await.map_err(&at)?;
+    default_in(&mut reader).await
+}
+
+async fn default_in(tx: &mut Transaction) -> Result<Option<Scope>, StoreError> {
+    let at = StoreError::at("scopes.default");
+    let row = tx.query_one("SELECT scope_id FROM pc_default_scope", values![]).await.map_err(&at)?;
     match row {
-        Some(row) => load(&mut reader, &row.text(0).map_err(&at)?).await,
+        Some(row) => load(tx, &row.text(0).map_err(&at)?).await,
         None => Ok(None),
     }
 }
@@ -253,6 +264,9 @@ async fn put_default(tx: &mut Transaction, scope_id: &ScopeId) -> Result<(), Dat
 async fn create_in(store: &Store, new: &NewScope, as_default: bool) -> Result<Scope, CreateScopeError> {
     let at = StoreError::at("scopes.create");
     let mut tx = store.database.write().await.map_err(&at)?;
+    if as_default && let Some(known) = default_in(&mut tx).await? {
+        return Ok(known);
+    }
     let creation = creation_digest(new);
     let known = tx
         .query_one(
@@ -269,7 +283,7 @@ async fn create_in(store: &Store, new: &NewScope, as_default: bool) -> Result<Sc
         return Ok(scope.ok_or(StoreError::invalid("a scope vanished while it was read"))?);
     }
     let parent = new.parent_scope_id.as_ref();
-    match check_relations(&mut tx, &new.scope_id, parent, &new.context_references).await.map_err(&at)? {
+    match check_relations(&mut tx, &new.scope_id, parent, &new.context_references).await? {
         Relations::Possible => {}
         Relations::Unknown => return Err(CreateScopeError::ScopeNotFound),
         Relations::Impossible => return Err(CreateScopeError::InvalidRelationship),
@@ -349,29 +363,39 @@ async fn check_relations(
     scope_id: &ScopeId,
     parent: Option<&ScopeId>,
     references: &[ScopeId],
-) -> Result<Relations, DatabaseError> {
+) -> Result<Relations, StoreError> {
+    let at = StoreError::at("scopes.check_relations");
     if parent == Some(scope_id) || references.contains(scope_id) {
         return Ok(Relations::Impossible);
     }
     for related in parent.into_iter().chain(references) {
-        if version(tx, related.as_str()).await?.is_none() {
+        if version(tx, related.as_str()).await.map_err(&at)?.is_none() {
             return Ok(Relations::Unknown);
         }
     }
     let Some(parent) = parent else { return Ok(Relations::Possible) };
-    // A chain of parents has no circle yet, so following it ends; the bound guards damaged data.
-    let circle = tx
+    // A chain of parents has no circle, since one writer at a time changes it, so following it ends;
+    // what reaches the bound is damaged and is refused instead of being taken for a chain.
+    let row = tx
         .query_one(
             "WITH RECURSIVE ancestors (scope_id, steps) AS ( \
                SELECT ?, 0 UNION ALL \
                SELECT parent.parent_scope_id, ancestors.steps + 1 FROM ancestors \
                JOIN pc_scopes AS parent ON parent.scope_id = ancestors.scope_id \
                WHERE parent.parent_scope_id IS NOT NULL AND ancestors.steps < ?) \
-             SELECT 1 FROM ancestors WHERE scope_id = ? LIMIT 1",
+             SELECT max(scope_id = ?), max(steps) FROM ancestors",
             values![parent.as_str(), MAX_PARENT_STEPS, scope_id.as_str()],
         )
-        .await?;
-    Ok(if circle.is_some() { Relations::Impossible } else { Relations::Possible })
+        .await
+        .map_err(&at)?
+        .ok_or(StoreError::invalid("a chain of parents cannot be read"))?;
+    if row.integer(0).map_err(&at)? != 0 {
+        return Ok(Relations::Impossible);
+    }
+    if row.integer(1).map_err(&at)? >= MAX_PARENT_STEPS {
+        return Err(StoreError::invalid("a chain of parents has no end"));
+    }
+    Ok(Relations::Possible)
 }
 
 async fn version(tx: &mut Transaction, id: &str) -> Result<Option<i64>, DatabaseError> {

@@ -290,7 +290,7 @@ async fn surroundings(
 }
 
 /// Offsets are characters; `first` is the 0-based place where the excerpt begins.
-const SURROUNDINGS: &str = "WITH hit AS ( \
+pub(crate) const SURROUNDINGS: &str = "WITH hit AS ( \
       SELECT chunk.artifact_id AS artifact_id, artifact.content ->> '$.detail' AS detail, \
         max(chunk.body_position - ?, 0) AS first, \
         chunk.body_position + length(chunk.body) + ? AS past \

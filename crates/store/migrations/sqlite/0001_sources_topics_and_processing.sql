@@ -144,7 +144,10 @@ CREATE TABLE pc_topic_memory_revision_publications (
 CREATE TABLE pc_topic_memory_retrieval_shape (
     singleton INTEGER PRIMARY KEY CHECK (singleton = 1),
     shape TEXT NOT NULL CHECK (shape IN ('fts', 'hybrid')),
-    embedding_fingerprint TEXT
+    embedding_fingerprint TEXT,
+    -- What the stored terms and chunks were made by; other versions would not find them.
+    analyzer_version INTEGER NOT NULL,
+    chunk_policy_version INTEGER NOT NULL
 );
 
 -- What a search ranks by: how many active records the Scope has.

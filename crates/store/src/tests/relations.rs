@@ -1,6 +1,7 @@
 use powercontext_core::ids::ScopeId;
 
 use super::{databases, new_scope};
+use crate::StoreError;
 use crate::scopes::{
     self, CreateScopeError, ExternalReference, NewScope, Scope, ScopeField, ScopeFilter, SetDefaultError,
     UpdateScope, UpdateScopeError,
@@ -148,5 +149,40 @@ async fn the_default_scope_can_be_chosen_among_existing_ones() {
         let missing = ScopeId::parse("missing").unwrap();
         let chosen = scopes::set_default(&database.store, &missing).await;
         assert!(matches!(chosen, Err(SetDefaultError::ScopeNotFound)));
+    }
+}
+
+#[tokio::test]
+async fn a_chain_of_parents_without_an_end_is_an_error_and_never_a_possible_relation() {
+    for database in databases().await {
+        let store = &database.store;
+        let (a, b) = (database.scope("a").await, database.scope("b").await);
+        let c = scopes::create(store, &new_scope("c")).await.unwrap();
+        for (child, parent) in [(&a, &b), (&b, &a)] {
+            database
+                .run(&format!("UPDATE pc_scopes SET parent_scope_id = '{parent}' WHERE scope_id = '{child}'"))
+                .await;
+        }
+        let before = database.dump().await;
+        let under = UpdateScope { parent_scope_id: Some(a.clone()), ..unchanged(&c) };
+        let updated = scopes::update(store, &under).await;
+        assert!(matches!(updated, Err(UpdateScopeError::Store(StoreError::Invalid { .. }))), "{updated:?}");
+        let new = NewScope { parent_scope_id: Some(a), ..new_scope("d") };
+        let created = scopes::create(store, &new).await;
+        assert!(matches!(created, Err(CreateScopeError::Store(StoreError::Invalid { .. }))), "{created:?}");
+        assert_eq!(database.dump().await, before);
+    }
+}
+
+#[tokio::test]
+async fn an_update_locks_its_scope_before_it_looks_at_anything() {
+    for database in databases().await {
+        let scope = scopes::create(&database.store, &new_scope("a")).await.unwrap();
+        let refused = "CREATE TRIGGER locked BEFORE UPDATE ON pc_scopes WHEN NEW.version = OLD.version \
+                       BEGIN SELECT RAISE(ABORT, 'locked'); END";
+        database.run(refused).await;
+        let stale = UpdateScope { expected_version: 9, ..unchanged(&scope) };
+        let updated = scopes::update(&database.store, &stale).await;
+        assert!(matches!(updated, Err(UpdateScopeError::Store(_))), "the lock comes first: {updated:?}");
     }
 }

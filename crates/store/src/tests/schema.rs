@@ -1,7 +1,9 @@
 use powercontext_core::ambient::SystemIds;
 
 use super::databases;
-use crate::{OpenError, Store, StoreOptions, migrate, scopes};
+use crate::database::{Database, values};
+use crate::migrations::{self, Completeness, MIGRATIONS, Migration};
+use crate::{OpenError, SearchVersions, Store, StoreOptions, migrate, scopes};
 
 #[tokio::test]
 async fn migrating_again_changes_nothing() {
@@ -79,5 +81,136 @@ async fn another_retrieval_shape_is_refused_and_a_missing_one_is_written_only_wi
             migrate(&database.options, &SystemIds).await,
             Err(OpenError::RetrievalShape { .. })
         ));
+    }
+}
+
+/// The known migrations and one that no program has yet.
+fn with_one_more() -> Vec<Migration> {
+    let later = Migration {
+        number: 2,
+        name: "later",
+        text: "ALTER TABLE pc_sources ADD COLUMN later TEXT; CREATE INDEX later ON pc_sources (later)",
+    };
+    let known = MIGRATIONS.iter().map(|one| Migration { number: one.number, name: one.name, text: one.text });
+    known.chain([later]).collect()
+}
+
+async fn compared(
+    database: &Database,
+    known: &[Migration],
+    completeness: Completeness,
+) -> Result<(), OpenError> {
+    let mut reader = database.snapshot().await.unwrap();
+    let applied = migrations::applied(&mut reader).await.unwrap();
+    migrations::compare(known, &applied, completeness)
+}
+
+/// Everything that makes a schema: its objects with their texts, and the columns of each table.
+async fn schema(database: &Database) -> Vec<String> {
+    let mut reader = database.snapshot().await.unwrap();
+    let rows = reader
+        .query(
+            "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_master UNION ALL \
+             SELECT part.name || ' ' || info.cid || ' ' || info.name || ' ' || info.type || info.\"notnull\" \
+             FROM sqlite_master AS part, pragma_table_info(part.name) AS info UNION ALL \
+             SELECT number || ' ' || name || ' ' || checksum FROM pc_schema_migrations ORDER BY 1",
+            values![],
+        )
+        .await
+        .unwrap();
+    rows.iter().map(|row| row.text(0).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_schema_that_lacks_the_newest_migration_is_behind() {
+    // TM-077
+    for database in databases().await {
+        let known = with_one_more();
+        let behind = compared(&database.store.database, &known, Completeness::MustBeComplete).await;
+        assert!(matches!(behind, Err(OpenError::SchemaBehind { found: 1, needed: 2 })), "{behind:?}");
+        compared(&database.store.database, &known, Completeness::MayLag).await.unwrap();
+        assert_eq!(migrations::apply_missing(&database.store.database, &known).await.unwrap(), [2]);
+        compared(&database.store.database, &known, Completeness::MustBeComplete).await.unwrap();
+        let newer = Store::open(&database.options).await;
+        assert!(matches!(newer, Err(OpenError::SchemaNewer { found: 2, known: 1 })), "{newer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_migrated_step_by_step_equals_a_fresh_one_and_keeps_its_rows() {
+    // TM-077
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        database.publish(&scope, vec![super::create("t", "Title", "Summary", "Detail")]).await;
+        let before = database.dump().await;
+        let known = with_one_more();
+        for steps in 1..=known.len() {
+            migrations::apply_missing(&database.store.database, &known[..steps]).await.unwrap();
+        }
+        let path = database.options.url.path().with_file_name("fresh.db");
+        let options = StoreOptions { url: crate::DatabaseUrl::file(&path), ..database.options.clone() };
+        let fresh = Store::connect(&options, true).await.unwrap();
+        assert_eq!(migrations::apply_missing(&fresh, &known).await.unwrap(), [1, 2]);
+        assert_eq!(schema(&database.store.database).await, schema(&fresh).await);
+        let after = database.dump().await;
+        for table in
+            before.keys().filter(|table| !["pc_sources", "pc_schema_migrations"].contains(&table.as_str()))
+        {
+            assert_eq!(before[table], after[table], "{table}");
+        }
+        assert_eq!(before["pc_sources"].len(), after["pc_sources"].len());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn migrations_at_once_make_one_default_scope() {
+    for database in databases().await {
+        for round in 0..8 {
+            let path = database.options.url.path().with_file_name(format!("{round}.db"));
+            let options = StoreOptions { url: crate::DatabaseUrl::file(&path), ..database.options.clone() };
+            let runs: Vec<_> = (0..4)
+                .map(|_| {
+                    let options = options.clone();
+                    tokio::spawn(async move { migrate(&options, &SystemIds).await })
+                })
+                .collect();
+            for run in runs {
+                run.await.unwrap().unwrap();
+            }
+            let store = Store::open(&options).await.unwrap();
+            let all = scopes::list(&store, &Default::default(), None, 10).await.unwrap();
+            assert_eq!(all.len(), 1, "{all:?}");
+            assert_eq!(scopes::default(&store).await.unwrap().as_ref(), all.first());
+        }
+    }
+}
+
+#[tokio::test]
+async fn search_records_of_another_analyzer_or_chunk_policy_are_refused_while_there_are_topics() {
+    // TM-257
+    for column in ["analyzer_version", "chunk_policy_version"] {
+        for database in databases().await {
+            let other = format!("UPDATE pc_topic_memory_retrieval_shape SET {column} = {column} + 1");
+            database.run(&other).await;
+            let refused = Store::open(&database.options).await;
+            let Err(OpenError::SearchRecords { found, needed }) = refused else { panic!("{refused:?}") };
+            assert_eq!(needed, SearchVersions { analyzer: 1, chunk_policy: 1 });
+            assert_eq!(found.analyzer + found.chunk_policy, 3);
+            migrate(&database.options, &SystemIds).await.unwrap();
+            let store = Store::open(&database.options).await.unwrap();
+            store.close().await;
+            let scope = database.scope("a").await;
+            database.publish(&scope, vec![super::create("t", "Title", "Summary", "Detail")]).await;
+            migrate(&database.options, &SystemIds).await.unwrap();
+            database.run(&other).await;
+            let before = database.dump().await;
+            for refused in [
+                Store::open(&database.options).await.map(drop),
+                migrate(&database.options, &SystemIds).await.map(drop),
+            ] {
+                assert!(matches!(refused, Err(OpenError::SearchRecords { .. })), "{refused:?}");
+            }
+            assert_eq!(database.dump().await, before);
+        }
     }
 }
