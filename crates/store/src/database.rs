@@ -17,6 +17,9 @@ use sqlx::sqlite::{
 use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Connection, Executor, Row as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+#[cfg(test)]
+pub(crate) mod ran;
+
 /// How often a writer asks again for the write lock after a whole busy timeout.
 const BUSY_RETRIES: u32 = 3;
 /// Page cache of the writing connection, in KiB.
@@ -446,32 +449,6 @@ impl Drop for Lent {
         if let Some(connection) = self.connection.take() {
             self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
-    }
-}
-
-/// Every statement that this thread ran, so that a test can judge the real ones.
-#[cfg(test)]
-pub(crate) mod ran {
-    use std::cell::RefCell;
-    use std::collections::BTreeSet;
-
-    use super::Text;
-
-    thread_local! {
-        static TEXTS: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
-    }
-
-    pub(super) fn note(text: &Text) {
-        let text = match text {
-            Text::Fixed(text) => (*text).to_owned(),
-            Text::Built(text) => text.clone(),
-        };
-        TEXTS.with_borrow_mut(|texts| texts.insert(text));
-    }
-
-    /// What ran since the last call.
-    pub(crate) fn take() -> BTreeSet<String> {
-        TEXTS.take()
     }
 }
 

@@ -1,0 +1,23 @@
+//! Every statement that this thread ran, so that a test can judge the real ones. Tests only.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use super::Text;
+
+thread_local! {
+    static TEXTS: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+pub(super) fn note(text: &Text) {
+    let text = match text {
+        Text::Fixed(text) => (*text).to_owned(),
+        Text::Built(text) => text.clone(),
+    };
+    TEXTS.with_borrow_mut(|texts| texts.insert(text));
+}
+
+/// What ran since the last call.
+pub(crate) fn take() -> BTreeSet<String> {
+    TEXTS.take()
+}
