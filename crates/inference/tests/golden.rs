@@ -222,7 +222,8 @@ async fn run(notes: &[Note], window: usize) -> Vec<Topic> {
     topics
 }
 
-async fn check(notes: Vec<Note>) {
+/// `most`: how many Topics ten subjects may become.
+async fn check(notes: Vec<Note>, most: usize) {
     let subjects: BTreeSet<&str> = notes.iter().map(|note| note.subject.as_str()).collect();
     for window in [1, 3, 10] {
         let topics = run(&notes, window).await;
@@ -242,7 +243,7 @@ async fn check(notes: Vec<Note>) {
             notes.len(),
             "each note is used once"
         );
-        assert!(topics.len() * 2 <= subjects.len() * 3, "window {window}: {} topics", topics.len());
+        assert!(topics.len() * 10 <= subjects.len() * most, "window {window}: {} topics", topics.len());
     }
 }
 
@@ -268,18 +269,37 @@ fn check_form(topic: &TopicDraft) {
 #[tokio::test]
 async fn notes_about_one_subject_become_one_growing_topic_in_both_languages() {
     // TM-009 TM-088 TM-095 TM-116 TM-123
-    check(notes_in("golden")).await;
+    check(notes_in("golden"), 13).await;
 }
 
 #[tokio::test]
 async fn the_bundled_example_notes_are_sorted_by_subject() {
-    check(example_notes()).await;
+    check(example_notes(), 10).await;
 }
 
 /// Written after the built-in model was tuned and not tuned for.
 #[tokio::test]
 async fn notes_of_three_languages_that_nothing_was_tuned_for_are_sorted_by_subject() {
-    check(notes_in("golden-held-out")).await;
+    check(notes_in("golden-held-out"), 10).await;
+}
+
+/// One to three sentences each, as people type them, with corrections of what was said before.
+#[tokio::test]
+async fn short_notes_are_sorted_by_subject() {
+    check(notes_in("golden-short"), 13).await;
+}
+
+/// Written after the built-in model was tuned and not tuned for.
+#[tokio::test]
+async fn short_notes_that_nothing_was_tuned_for_are_sorted_by_subject() {
+    check(notes_in("golden-short-held-out"), 15).await;
+}
+
+/// A line or two that share a place or product read like one subject to a model of words.
+#[tokio::test]
+#[ignore = "a known limit: two subjects that one shared name joins"]
+async fn short_notes_of_two_subjects_with_one_name_stay_apart() {
+    check(notes_in("golden-short-one-name"), 20).await;
 }
 
 async fn only_topic(texts: &[&str]) -> TopicDraft {
@@ -289,6 +309,23 @@ async fn only_topic(texts: &[&str]) -> TopicDraft {
     let topic = topics.remove(0).content;
     check_form(&topic);
     topic
+}
+
+#[tokio::test]
+async fn small_talk_makes_no_topic_and_begins_no_title() {
+    let note = |text: &str| Note { subject: "one".to_owned(), content: Value::from(text) };
+    for chatter in ["ok thanks", "lol 👍", "好的", "User: thx, got it!", "嗯嗯，收到，谢谢"] {
+        assert!(run(&[note(chatter)], 1).await.is_empty(), "{chatter}");
+    }
+    for (text, title) in [
+        ("User: our wiki is down again", "Our wiki is down again"),
+        ("Assistant: the wiki log names php-fpm.", "The wiki log names php-fpm"),
+        ("和小安商量好了，成都第二天去看大熊猫基地。", "成都第二天去看大熊猫基地"),
+        ("好的。租约的期限改成十秒，续期两秒一次。", "租约的期限改成十秒"),
+        ("助手：网关的超时要调到十五秒", "网关的超时要调到十五秒"),
+    ] {
+        assert_eq!(only_topic(&[text]).await.title, title);
+    }
 }
 
 #[tokio::test]

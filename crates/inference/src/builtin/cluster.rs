@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use powercontext_core::analyzer;
 
 use super::inline::plain;
+use super::names::{compounds, is_name};
+use super::remark::{is_chatter, unlabelled};
 use super::text::{Kind, Piece};
 use super::words::{is_han, prior, stem};
 
@@ -49,6 +51,10 @@ pub(super) struct Document {
     pub(super) sentences: Vec<Sentence>,
     /// Ascending by term.
     uses: Vec<(u32, f32)>,
+    /// The terms that are written as names (`names`), ascending.
+    names: Vec<u32>,
+    /// The terms that more than one sentence has, ascending.
+    recurring: Vec<u32>,
     /// Whether there is a word to go by at all.
     pub(super) usable: bool,
 }
@@ -57,6 +63,10 @@ pub(super) struct Document {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Profile {
     weights: Vec<(u32, f32)>,
+    /// The terms that any of the texts writes as a name, ascending.
+    names: Vec<u32>,
+    /// The terms that recur in any of the texts or in several, ascending.
+    recurring: Vec<u32>,
     /// How many telling words there were before the weakest were left out, Han pairs not counted.
     words: usize,
     /// The same with Han pairs.
@@ -66,6 +76,8 @@ pub(super) struct Profile {
 struct Word {
     surface: String,
     prior: f32,
+    /// A name of several parts that an index does not know as one term.
+    compound: bool,
     documents: u32,
 }
 
@@ -83,6 +95,8 @@ impl Lexicon {
     pub(super) fn read(&mut self, pieces: Vec<Piece>) -> Document {
         let mut usable = false;
         let mut uses: HashMap<u32, f32> = HashMap::new();
+        let mut names = Vec::new();
+        let mut said = Vec::new();
         let mut sentences = Vec::with_capacity(pieces.len());
         for Piece { kind, opens, text } in pieces {
             let weight = match kind {
@@ -92,14 +106,25 @@ impl Lexicon {
             };
             let mut terms = Vec::new();
             let shown = if kind == Kind::Code { text.clone() } else { plain(&text) };
-            for term in analyzer::terms(&shown) {
+            let spoken = if kind == Kind::Code { &shown[..] } else { unlabelled(&shown) };
+            let remark = is_chatter(spoken);
+            for term in analyzer::terms(spoken) {
+                let named = kind != Kind::Code && is_name(spoken, term.start, term.end);
                 let number = self.number(term.text);
                 let word = &self.words[number as usize];
                 if word.prior > 0.0 {
-                    usable |= is_word(&word.surface);
+                    usable |= is_word(&word.surface) && !remark;
                     *uses.entry(number).or_default() += weight;
                     terms.push(number);
+                    names.extend((named && word.prior >= 1.0).then_some(number));
                 }
+            }
+            said.extend(distinct(terms.clone()));
+            for compound in compounds(spoken) {
+                let number = self.number(compound);
+                self.words[number as usize].compound = true;
+                *uses.entry(number).or_default() += weight;
+                names.push(number);
             }
             sentences.push(Sentence { kind, opens, text, terms });
         }
@@ -109,7 +134,7 @@ impl Lexicon {
             self.words[*number as usize].documents += 1;
         }
         self.documents += 1;
-        Document { sentences, uses, usable }
+        Document { sentences, uses, names: distinct(names), recurring: repeated(said), usable }
     }
 
     fn number(&mut self, surface: String) -> u32 {
@@ -119,7 +144,12 @@ impl Lexicon {
         let next = u32::try_from(self.words.len()).unwrap_or(u32::MAX);
         let number = *self.stems.entry(stem(&surface).to_owned()).or_insert(next);
         if number == next {
-            self.words.push(Word { surface: surface.clone(), prior: prior(&surface), documents: 0 });
+            self.words.push(Word {
+                surface: surface.clone(),
+                prior: prior(&surface),
+                compound: false,
+                documents: 0,
+            });
         }
         self.surfaces.insert(surface, number);
         number
@@ -148,6 +178,11 @@ impl Lexicon {
         self.words[term as usize].prior >= TELLING
     }
 
+    /// Whether an index knows the term.
+    pub(super) fn is_indexed(&self, term: u32) -> bool {
+        !self.words[term as usize].compound
+    }
+
     fn is_spelled(&self, term: u32) -> bool {
         !self.words[term as usize].surface.starts_with(is_han)
     }
@@ -155,7 +190,11 @@ impl Lexicon {
     /// The common profile of some texts.
     pub(super) fn profile<'a>(&self, documents: impl IntoIterator<Item = &'a Document>) -> Profile {
         let mut sums: HashMap<u32, f32> = HashMap::new();
+        let (mut names, mut said, mut recurring) = (Vec::new(), Vec::new(), Vec::new());
         for document in documents {
+            names.extend(&document.names);
+            recurring.extend(&document.recurring);
+            said.extend(document.uses.iter().map(|(term, _)| *term));
             for (term, uses) in &document.uses {
                 *sums.entry(*term).or_default() += uses;
             }
@@ -173,13 +212,14 @@ impl Lexicon {
             weights.iter_mut().for_each(|(_, weight)| *weight /= length);
         }
         weights.sort_unstable_by_key(|(term, _)| *term);
-        Profile { weights, words, telling }
+        recurring.extend(repeated(said));
+        Profile { weights, names: distinct(names), recurring: distinct(recurring), words, telling }
     }
 
     /// How much two texts are about one subject; from 1 on they are. One shared name alone is little.
     pub(super) fn similarity(&self, a: &Profile, b: &Profile) -> f32 {
         let (mut left, mut right) = (a.weights.iter().peekable(), b.weights.iter().peekable());
-        let (mut cosine, mut telling) = (0.0, 0);
+        let (mut cosine, mut telling, mut trust) = (0.0, 0, 0.4f32);
         while let (Some((x, p)), Some((y, q))) = (left.peek(), right.peek()) {
             match x.cmp(y) {
                 std::cmp::Ordering::Less => {
@@ -191,6 +231,9 @@ impl Lexicon {
                 std::cmp::Ordering::Equal => {
                     cosine += p * q;
                     telling += usize::from(self.tells(*x));
+                    if self.tells(*x) {
+                        trust = trust.max(trust_in(a.standing(*x), b.standing(*x)));
+                    }
                     left.next();
                     right.next();
                 }
@@ -198,8 +241,8 @@ impl Lexicon {
         }
         let trusted = match telling {
             0 => 0.2 * cosine,
-            // Of a line or two, one shared name is a large part whatever it is about.
-            1 if a.telling.min(b.telling) < FEW_TERMS => 0.4 * cosine,
+            // Of a line or two, one shared word is a large part whatever it is about, unless it names the subject.
+            1 if a.telling.min(b.telling) <= FEW_TERMS => trust * cosine,
             1 => 0.7 * cosine,
             _ => cosine,
         };
@@ -211,6 +254,26 @@ impl Lexicon {
 }
 
 impl Profile {
+    /// Whether it is the profile of a line or two.
+    pub(super) fn is_short(&self) -> bool {
+        self.telling <= FEW_TERMS
+    }
+
+    /// Whether any of the texts writes the term as a name.
+    pub(super) fn names(&self, term: u32) -> bool {
+        self.names.binary_search(&term).is_ok()
+    }
+
+    /// How likely a term names the subject.
+    fn standing(&self, term: u32) -> Standing {
+        let has = |terms: &[u32]| terms.binary_search(&term).is_ok();
+        match (has(&self.names), has(&self.recurring)) {
+            (true, _) => Standing::Name,
+            (false, true) => Standing::Recurring,
+            (false, false) => Standing::Word,
+        }
+    }
+
     /// How central a term is; zero outside the profile.
     pub(super) fn weight(&self, term: u32) -> f32 {
         self.weights.binary_search_by_key(&term, |(known, _)| *known).map_or(0.0, |at| self.weights[at].1)
@@ -222,6 +285,38 @@ impl Profile {
         terms.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         terms.into_iter().map(|(term, _)| term).collect()
     }
+}
+
+/// How a text uses a term.
+#[derive(Clone, Copy)]
+enum Standing {
+    Word,
+    Recurring,
+    Name,
+}
+
+/// What part of a similarity counts that rests on one shared term.
+fn trust_in(one: Standing, other: Standing) -> f32 {
+    match (one, other) {
+        (Standing::Name, Standing::Name) => 1.25,
+        (Standing::Name, Standing::Recurring) | (Standing::Recurring, _) | (_, Standing::Recurring) => 1.0,
+        (Standing::Name, Standing::Word) | (Standing::Word, _) => 0.4,
+    }
+}
+
+fn distinct(mut terms: Vec<u32>) -> Vec<u32> {
+    terms.sort_unstable();
+    terms.dedup();
+    terms
+}
+
+/// Those that occur more than once, ascending.
+fn repeated(mut terms: Vec<u32>) -> Vec<u32> {
+    terms.sort_unstable();
+    let mut found: Vec<u32> =
+        terms.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+    found.dedup();
+    found
 }
 
 fn is_word(surface: &str) -> bool {
@@ -317,11 +412,34 @@ mod tests {
     }
 
     #[test]
+    fn a_shared_name_makes_one_subject_of_lines_that_write_it_as_a_name() {
+        let texts = [
+            "Flights to Lisbon are booked, 182 euros each.",
+            "Second loaf came out flat.",
+            "Day trip from Lisbon to Sintra, train from Rossio.",
+        ];
+        assert_eq!(sorted(&texts), [vec![0, 2], vec![1]]);
+        let texts = ["成都行程先定下来，住春熙路。", "番茄换了大盆。", "更正：成都的酒店改到宽窄巷子。"];
+        assert_eq!(sorted(&texts), [vec![0, 2], vec![1]]);
+    }
+
+    #[test]
     fn a_text_of_numbers_and_signs_has_nothing_to_go_by() {
-        for text in ["", " \n", "?!", "42 7 -- 3.14", "the of and", "🙂"] {
+        for text in [
+            "",
+            " \n",
+            "?!",
+            "42 7 -- 3.14",
+            "the of and",
+            "🙂",
+            "ok thanks",
+            "lol 👍",
+            "好的",
+            "收到，谢谢！",
+        ] {
             assert!(!Lexicon::default().read(pieces(text)).usable, "{text:?}");
         }
-        for text in ["lease", "租约", "好", "リース"] {
+        for text in ["lease", "租约", "窗", "リース"] {
             assert!(Lexicon::default().read(pieces(text)).usable, "{text:?}");
         }
     }

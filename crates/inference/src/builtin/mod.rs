@@ -1,12 +1,14 @@
 //! The built-in model: deterministic, offline, no model at all. It chooses sentences, it writes none.
 //!
 //! It exists so that the product works on a fresh machine and in tests. `text` and
-//! `inline` read Sources, `words` and `cluster` decide what is about the same subject, `compose` and
+//! `inline` read Sources, `remark` knows what nobody needs to keep, `words`, `names` and `cluster` decide what is about the same subject, `compose` and
 //! `title` put a Topic together and `stages` answers the questions. It keeps nothing between two calls.
 
 mod cluster;
 mod compose;
 mod inline;
+mod names;
+mod remark;
 mod stages;
 mod text;
 mod title;

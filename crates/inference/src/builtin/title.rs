@@ -4,6 +4,7 @@
 use super::cluster::{Document, Lexicon, Profile, Sentence};
 use super::compose::centrality;
 use super::inline::{balanced, is_inside, plain, wholes};
+use super::remark::{is_agreement, is_chatter, to_the_point};
 use super::text::Kind;
 use super::words::{is_function_word, is_wide};
 
@@ -139,8 +140,9 @@ fn standing(text: &str) -> f32 {
     let leans =
         LEANING_EN.contains(&lower.as_str()) || LEANING_ZH.iter().any(|start| text.starts_with(start));
     let torn = text.ends_with('…');
+    let remark = is_agreement(text) || is_chatter(text);
     let lower = text.starts_with(char::is_lowercase);
-    [(leans, 0.5), (torn, 0.5), (lower, 0.55)]
+    [(leans, 0.5), (torn, 0.5), (lower, 0.55), (remark, 0.2)]
         .iter()
         .fold(1.0, |all, (is, by)| if *is { all * by } else { all })
 }
@@ -148,9 +150,15 @@ fn standing(text: &str) -> f32 {
 /// The beginning of a sentence that can stand alone, without its full stop, as a reader sees it.
 fn clause(text: &str, whole: bool) -> String {
     let shown = plain(text);
-    let part = if whole && shown.chars().count() <= MAX_TITLE_CHARS { shown } else { plain(beginning(text)) };
+    let part = if whole && shown.chars().count() <= MAX_TITLE_CHARS {
+        shown.clone()
+    } else {
+        plain(beginning(to_the_point(text)))
+    };
     let short = cut(balanced(part.trim_start_matches(['#', '>', '-', '•', ' '])).trim(), MAX_TITLE_CHARS);
-    bare(&short).to_owned()
+    let title = bare(&short);
+    // What a remark or a label stood before begins the line now.
+    if shown.starts_with(title) { title.to_owned() } else { capital(title) }
 }
 
 /// Everything before the first break that leaves enough.
