@@ -192,9 +192,9 @@ fn two_subjects_in_one_window_fill_no_slot_and_are_bound_by_coordination() {
 fn a_correction_goes_to_the_topic_that_shares_its_rarest_term() {
     // TM-116
     let topic = |text: &str| as_slot(&global(&sources(&[text.into()]), &[]).new_topics[0]);
-    let near = topic("The wiki box ran out of memory. Overnight the wiki was restarted on a larger box.");
+    let near = topic("The wiki box ran out of memory overnight. Memory of the box was doubled.");
     let meant = topic("All php-fpm workers were busy. Raised pm.max_children to 20 and reloaded php-fpm.");
-    let correction = "Correction: pm.max_children of 20 no longer holds, the box ran low. It is set to 12.";
+    let correction = "Correction: pm.max_children of 20 no longer holds, the box ran out of memory overnight. It is set to 12.";
     for (slots, at) in [([near.clone(), meant.clone()], 1), ([meant, near], 0)] {
         let slots = [Slot { slot: 1, ..slots[0].clone() }, Slot { slot: 2, ..slots[1].clone() }];
         let output = global(&sources(&[correction.into()]), &slots);

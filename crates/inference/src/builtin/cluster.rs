@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use powercontext_core::analyzer;
 
 use super::inline::plain;
-use super::names::{compounds, is_name};
+use super::names::compounds;
 use super::remark::{is_chatter, unlabelled};
 use super::text::{Kind, Piece};
 use super::words::{is_han, prior, stem};
@@ -33,6 +33,8 @@ const FEW_TERMS: usize = 12;
 /// The weight of a heading's term against one in a sentence.
 const HEADING_WEIGHT: f32 = 3.0;
 const CODE_WEIGHT: f32 = 0.4;
+/// What a name of several parts is worth against a word.
+const COMPOUND_WORTH: f32 = 2.0;
 
 /// A sentence with the terms it can be judged by.
 #[derive(Clone, Debug)]
@@ -51,10 +53,6 @@ pub(super) struct Document {
     pub(super) sentences: Vec<Sentence>,
     /// Ascending by term.
     uses: Vec<(u32, f32)>,
-    /// The terms that are written as names (`names`), ascending.
-    names: Vec<u32>,
-    /// The terms that more than one sentence has, ascending.
-    recurring: Vec<u32>,
     /// Whether there is a word to go by at all.
     pub(super) usable: bool,
 }
@@ -63,10 +61,6 @@ pub(super) struct Document {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Profile {
     weights: Vec<(u32, f32)>,
-    /// The terms that any of the texts writes as a name, ascending.
-    names: Vec<u32>,
-    /// The terms that recur in any of the texts or in several, ascending.
-    recurring: Vec<u32>,
     /// How many telling words there were before the weakest were left out, Han pairs not counted.
     words: usize,
     /// The same with Han pairs.
@@ -95,8 +89,6 @@ impl Lexicon {
     pub(super) fn read(&mut self, pieces: Vec<Piece>) -> Document {
         let mut usable = false;
         let mut uses: HashMap<u32, f32> = HashMap::new();
-        let mut names = Vec::new();
-        let mut said = Vec::new();
         let mut sentences = Vec::with_capacity(pieces.len());
         for Piece { kind, opens, text } in pieces {
             let weight = match kind {
@@ -109,22 +101,19 @@ impl Lexicon {
             let spoken = if kind == Kind::Code { &shown[..] } else { unlabelled(&shown) };
             let remark = is_chatter(spoken);
             for term in analyzer::terms(spoken) {
-                let named = kind != Kind::Code && is_name(spoken, term.start, term.end);
                 let number = self.number(term.text);
                 let word = &self.words[number as usize];
                 if word.prior > 0.0 {
                     usable |= is_word(&word.surface) && !remark;
                     *uses.entry(number).or_default() += weight;
                     terms.push(number);
-                    names.extend((named && word.prior >= 1.0).then_some(number));
                 }
             }
-            said.extend(distinct(terms.clone()));
             for compound in compounds(spoken) {
                 let number = self.number(compound);
-                self.words[number as usize].compound = true;
+                let word = &mut self.words[number as usize];
+                (word.compound, word.prior) = (true, COMPOUND_WORTH);
                 *uses.entry(number).or_default() += weight;
-                names.push(number);
             }
             sentences.push(Sentence { kind, opens, text, terms });
         }
@@ -134,7 +123,7 @@ impl Lexicon {
             self.words[*number as usize].documents += 1;
         }
         self.documents += 1;
-        Document { sentences, uses, names: distinct(names), recurring: repeated(said), usable }
+        Document { sentences, uses, usable }
     }
 
     fn number(&mut self, surface: String) -> u32 {
@@ -190,11 +179,7 @@ impl Lexicon {
     /// The common profile of some texts.
     pub(super) fn profile<'a>(&self, documents: impl IntoIterator<Item = &'a Document>) -> Profile {
         let mut sums: HashMap<u32, f32> = HashMap::new();
-        let (mut names, mut said, mut recurring) = (Vec::new(), Vec::new(), Vec::new());
         for document in documents {
-            names.extend(&document.names);
-            recurring.extend(&document.recurring);
-            said.extend(document.uses.iter().map(|(term, _)| *term));
             for (term, uses) in &document.uses {
                 *sums.entry(*term).or_default() += uses;
             }
@@ -212,14 +197,13 @@ impl Lexicon {
             weights.iter_mut().for_each(|(_, weight)| *weight /= length);
         }
         weights.sort_unstable_by_key(|(term, _)| *term);
-        recurring.extend(repeated(said));
-        Profile { weights, names: distinct(names), recurring: distinct(recurring), words, telling }
+        Profile { weights, words, telling }
     }
 
     /// How much two texts are about one subject; from 1 on they are. One shared name alone is little.
     pub(super) fn similarity(&self, a: &Profile, b: &Profile) -> f32 {
         let (mut left, mut right) = (a.weights.iter().peekable(), b.weights.iter().peekable());
-        let (mut cosine, mut telling, mut trust) = (0.0, 0, 0.4f32);
+        let (mut cosine, mut telling) = (0.0, 0);
         while let (Some((x, p)), Some((y, q))) = (left.peek(), right.peek()) {
             match x.cmp(y) {
                 std::cmp::Ordering::Less => {
@@ -231,9 +215,6 @@ impl Lexicon {
                 std::cmp::Ordering::Equal => {
                     cosine += p * q;
                     telling += usize::from(self.tells(*x));
-                    if self.tells(*x) {
-                        trust = trust.max(trust_in(a.standing(*x), b.standing(*x)));
-                    }
                     left.next();
                     right.next();
                 }
@@ -241,8 +222,8 @@ impl Lexicon {
         }
         let trusted = match telling {
             0 => 0.2 * cosine,
-            // Of a line or two, one shared word is a large part whatever it is about, unless it names the subject.
-            1 if a.telling.min(b.telling) <= FEW_TERMS => trust * cosine,
+            // Of a line or two, one shared name is a large part whatever it is about.
+            1 if a.telling.min(b.telling) < FEW_TERMS => 0.4 * cosine,
             1 => 0.7 * cosine,
             _ => cosine,
         };
@@ -254,26 +235,6 @@ impl Lexicon {
 }
 
 impl Profile {
-    /// Whether it is the profile of a line or two.
-    pub(super) fn is_short(&self) -> bool {
-        self.telling <= FEW_TERMS
-    }
-
-    /// Whether any of the texts writes the term as a name.
-    pub(super) fn names(&self, term: u32) -> bool {
-        self.names.binary_search(&term).is_ok()
-    }
-
-    /// How likely a term names the subject.
-    fn standing(&self, term: u32) -> Standing {
-        let has = |terms: &[u32]| terms.binary_search(&term).is_ok();
-        match (has(&self.names), has(&self.recurring)) {
-            (true, _) => Standing::Name,
-            (false, true) => Standing::Recurring,
-            (false, false) => Standing::Word,
-        }
-    }
-
     /// How central a term is; zero outside the profile.
     pub(super) fn weight(&self, term: u32) -> f32 {
         self.weights.binary_search_by_key(&term, |(known, _)| *known).map_or(0.0, |at| self.weights[at].1)
@@ -285,38 +246,6 @@ impl Profile {
         terms.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         terms.into_iter().map(|(term, _)| term).collect()
     }
-}
-
-/// How a text uses a term.
-#[derive(Clone, Copy)]
-enum Standing {
-    Word,
-    Recurring,
-    Name,
-}
-
-/// What part of a similarity counts that rests on one shared term.
-fn trust_in(one: Standing, other: Standing) -> f32 {
-    match (one, other) {
-        (Standing::Name, Standing::Name) => 1.25,
-        (Standing::Name, Standing::Recurring) | (Standing::Recurring, _) | (_, Standing::Recurring) => 1.0,
-        (Standing::Name, Standing::Word) | (Standing::Word, _) => 0.4,
-    }
-}
-
-fn distinct(mut terms: Vec<u32>) -> Vec<u32> {
-    terms.sort_unstable();
-    terms.dedup();
-    terms
-}
-
-/// Those that occur more than once, ascending.
-fn repeated(mut terms: Vec<u32>) -> Vec<u32> {
-    terms.sort_unstable();
-    let mut found: Vec<u32> =
-        terms.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
-    found.dedup();
-    found
 }
 
 fn is_word(surface: &str) -> bool {
@@ -409,18 +338,6 @@ mod tests {
             "Upgrading Redis broke the deployment pipeline.",
         ];
         assert_eq!(sorted(&texts).len(), 2);
-    }
-
-    #[test]
-    fn a_shared_name_makes_one_subject_of_lines_that_write_it_as_a_name() {
-        let texts = [
-            "Flights to Lisbon are booked, 182 euros each.",
-            "Second loaf came out flat.",
-            "Day trip from Lisbon to Sintra, train from Rossio.",
-        ];
-        assert_eq!(sorted(&texts), [vec![0, 2], vec![1]]);
-        let texts = ["成都行程先定下来，住春熙路。", "番茄换了大盆。", "更正：成都的酒店改到宽窄巷子。"];
-        assert_eq!(sorted(&texts), [vec![0, 2], vec![1]]);
     }
 
     #[test]

@@ -12,19 +12,16 @@ use powercontext_core::stages::{
 use super::cluster::{Document, Lexicon, Profile, groups};
 use super::compose::{Material, compose, visible};
 use super::text::{Kind, Piece, pieces, readable};
-use super::words::other_number;
 
 /// Terms of a Probe: enough to be found by, few enough to need only some of them.
 const PROBE_TERMS: usize = 8;
 /// Terms of which a search needs only one.
 const NAME_TERMS: usize = 2;
-/// Terms written as names that are asked for by themselves.
-const NAMED_TERMS: usize = 4;
 /// How much of a large Topic's beginning and end is read to recognise its subject, in bytes.
 const RECOGNISED_BYTES: usize = 2_000;
 
-/// Some Probes per subject of the Window: its most telling terms, of which a Topic must have some, and
-/// its names alone, so that a Topic is found that tells the same in other words.
+/// Two Probes per subject of the Window: its most telling terms, of which a Topic must have some, and
+/// the strongest name alone, so that a Topic is found that tells the same in other words.
 pub(super) fn probe(input: &ProbeInput) -> ProbeOutput {
     let mut lexicon = Lexicon::default();
     let sources = read(&mut lexicon, &input.sources);
@@ -34,12 +31,9 @@ pub(super) fn probe(input: &ProbeInput) -> ProbeOutput {
         let profile = lexicon.profile(group.iter().map(|at| &sources[*at].1));
         let evidence_ids: Vec<String> = group.iter().map(|at| sources[*at].0.clone()).collect();
         let terms = query_terms(&lexicon, &profile);
-        if terms.len() > NAME_TERMS {
-            let names = names(&lexicon, &profile, &terms);
-            probes.extend(names.chunks(NAME_TERMS).map(|name| {
-                let query = name.join(" ");
-                Probe { query, evidence_ids: evidence_ids.clone() }
-            }));
+        let name = &terms[..terms.len().min(NAME_TERMS)];
+        if name.len() < terms.len() {
+            probes.push(Probe { query: name.join(" "), evidence_ids: evidence_ids.clone() });
         }
         probes.push(Probe { query: terms.join(" "), evidence_ids });
     }
@@ -199,24 +193,6 @@ fn subjects(lexicon: &Lexicon, sources: &[(String, Document)], slots: &[Document
 
 fn ids_of(sources: &[(String, Document)], members: &[usize]) -> Vec<String> {
     members.iter().map(|at| sources[*at].0.clone()).collect()
-}
-
-/// What a Topic may be called by: the strongest terms and those written as names, in either number.
-fn names(lexicon: &Lexicon, profile: &Profile, terms: &[&str]) -> Vec<String> {
-    let named =
-        profile.strongest().into_iter().filter(|term| profile.names(*term) && lexicon.is_indexed(*term));
-    let mut names: Vec<String> = Vec::new();
-    let surfaces = named.map(|term| lexicon.surface(term)).take(NAMED_TERMS);
-    // Of a line or two any word may be what the Topic is called by.
-    let strong = if profile.is_short() { PROBE_TERMS } else { NAME_TERMS };
-    for surface in terms.iter().take(strong).copied().chain(surfaces) {
-        for form in std::iter::once(surface.to_owned()).chain(other_number(surface)) {
-            if !names.contains(&form) {
-                names.push(form);
-            }
-        }
-    }
-    names
 }
 
 /// The most telling terms, none of which overlaps another by a Han character.

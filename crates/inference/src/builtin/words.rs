@@ -33,7 +33,7 @@ setting shorter shorten show shows side similar simple single size slow small so
 steps still stop stopped support switch system task team tell ten term test tested tests text third three time times \
 today tomorrow try tuesday turn type update updated use used user users uses using usual value values version want \
 wants way week weeks word words work worked working works wrong write written year years yesterday zero monday \
-wednesday release releases released releasing restart restarts rolling roll rolled upgrade deploy deployed thursday friday saturday sunday stay stayed staying overnight bit say says said told look looks looking seems seem feel felt think thought hope guess maybe probably definitely keep came come outside inside leaves leave left client window pass passes passed wait waited waiting online everything pretty basically actually finally hopefully anyway somehow tonight weekend evening noon content conclusion background summary overview todo";
+wednesday release releases released releasing restart restarts rolling roll rolled upgrade deploy deployed thursday friday saturday sunday content conclusion background summary overview todo";
 
 const COMMON_ZH: &str = "我们 你们 他们 可以 需要 如果 因为 所以 但是 然后 现在 这个 那个 这些 那些 一个 没有 问题 时候 进行 使用 \
 已经 应该 不能 不会 以及 或者 这样 那样 之后 之前 以后 以前 同时 由于 并且 其中 方式 情况 通过 什么 怎么 为什么 多少 一些 一下 一直 \
@@ -46,10 +46,7 @@ const COMMON_ZH: &str = "我们 你们 他们 可以 需要 如果 因为 所以
 
 /// Han characters that hold sentences together; a pair with one of them seldom names anything.
 const FUNCTION_HAN: &str = "的了是在我你他她它们这那有和就不会也都要把被从到对与为中上下个时后前以之其而且或但如若因所则很更最太\
-又再还只才已将让给向着过得地等及并于由跟比每各某同些么什怎吗呢吧啊哦点号一二三四五六七八九十百千万两多少几次条先看没能可该请想说做用去来";
-
-/// Pairs that name something although one of their characters often only holds others together.
-const NAMED_ZH: &str = "成都 上海 三亚 中国 京都 首都 中山 九江 千岛 上饶 下载 一汽 三星 中文 中药 中秋 两栖 百度 千问 前端 后端 后台 前台 地图 地铁 地址 地板 地震 将军 时钟 时区 没收 条款 每日 看板 看病 先生 向量 向导 过敏 过滤";
+又再还只才已将让给向着过得地等及并于由跟比每各某同些么什怎吗呢吧啊哦一二三四五六七八九十百千万两多少几次条先看没能可该请想说做用去来";
 
 /// The share of a term's full weight that it keeps; zero for function words.
 pub(super) fn prior(term: &str) -> f32 {
@@ -76,7 +73,10 @@ pub(super) fn prior(term: &str) -> f32 {
     if let Some(worth) = listed(term) {
         return worth;
     }
-    let named = term.contains('_') || term.chars().any(|c| c.is_ascii_digit());
+    if term.contains('_') {
+        return 1.6;
+    }
+    let named = term.chars().any(|c| c.is_ascii_digit());
     match (named, term.chars().count()) {
         (true, _) => 1.1,
         (false, ..=2) => 0.6,
@@ -88,11 +88,6 @@ pub(super) fn prior(term: &str) -> f32 {
 /// Whether an English word only holds others together.
 pub(super) fn is_function_word(word: &str) -> bool {
     listed(&word.to_lowercase()) == Some(0.0)
-}
-
-/// Whether a Han character only holds others together.
-pub(super) fn is_function_han(c: char) -> bool {
-    FUNCTION_HAN.contains(c)
 }
 
 /// Whether a character is written in Han script (the common blocks).
@@ -141,31 +136,6 @@ pub(super) fn stem(term: &str) -> &str {
     term
 }
 
-/// The plural of an English singular and the other way round, as far as letters show; an index does not know that
-/// they are one word.
-pub(super) fn other_number(word: &str) -> Option<String> {
-    if word.len() < 4 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
-        return None;
-    }
-    for (plural, singular) in
-        [("ies", "y"), ("oes", "o"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("sses", "ss")]
-    {
-        if let Some(start) = word.strip_suffix(plural) {
-            return Some(format!("{start}{singular}"));
-        }
-        if let Some(start) = word.strip_suffix(singular)
-            && !start.ends_with(['a', 'e', 'o', 'u'])
-        {
-            return Some(format!("{start}{plural}"));
-        }
-    }
-    match word.strip_suffix('s') {
-        Some(start) if !start.ends_with(['s', 'u', 'i']) => Some(start.to_owned()),
-        Some(_) => None,
-        None => Some(format!("{word}s")),
-    }
-}
-
 /// `stopp` to `stop`, so that `stopped` and `stop` meet.
 fn undouble(start: &str) -> &str {
     let bytes = start.as_bytes();
@@ -180,7 +150,7 @@ fn listed(term: &str) -> Option<f32> {
     static WORDS: OnceLock<HashMap<&'static str, f32>> = OnceLock::new();
     let words = WORDS.get_or_init(|| {
         // A function word stays one when another list names it too, so its list comes last.
-        let lists = [(NAMED_ZH, 1.0), (COMMON_ZH, 0.12), (GENERIC_EN, 0.25), (FUNCTION_EN, 0.0)];
+        let lists = [(COMMON_ZH, 0.12), (GENERIC_EN, 0.25), (FUNCTION_EN, 0.0)];
         lists
             .iter()
             .flat_map(|(list, worth)| list.split_whitespace().map(move |word| (word, *worth)))
