@@ -12,7 +12,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use powercontext_core::content;
 use powercontext_core::ids::{Position, ScopeId, SourceId, SourceRef};
-use powercontext_store::sources::{self, NewSource, Page, Source};
+use powercontext_store::sources::{self, NewSource, ReadLimit, Source};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -151,8 +151,8 @@ pub async fn list(
         Some(cursor) => places(&cursor::decode(&binding, cursor)?).ok_or_else(ApiError::invalid_cursor)?,
         None => (Position::default(), head),
     };
-    let page = Page { items: request.limit, content_bytes: PAGE_CONTENT_BYTES };
-    let found = sources::page(app.store(), &scope, (after, through), page).await?;
+    let limit = ReadLimit { sources: request.limit, bytes: PAGE_CONTENT_BYTES };
+    let found = sources::page(app.store(), &scope, (after, through), limit).await?;
     let last = found.last().map(|source| source.position).filter(|last| *last < through);
     let next = last.map(|last| cursor::encode(&binding, &format!("{last}:{through}")));
     let mut body = String::from("{\"items\":[");

@@ -120,9 +120,9 @@ impl Asker<'_> {
                 Ok(parsed) => return Ok(parsed),
                 Err(problem) => {
                     tracing::warn!(
+                        event = "worker_answer_refused",
                         stage = question.stage.as_str(),
-                        reason = problem.reason.as_str(),
-                        "the model's answer broke the output contract"
+                        reason = problem.reason.as_str()
                     );
                     refused = problem.reason;
                     correction = Some(question.correction(answer, &problem, self.settings));

@@ -89,10 +89,10 @@ pub fn run(observer: Arc<dyn StepObserver>) -> ExitCode {
     };
     let outcome = work(&assignment, &settings, surroundings).unwrap_or_else(|error| {
         tracing::error!(
+            event = "worker_not_started",
             stage = Step::Start.as_str(),
             error_code = error.code().as_str(),
-            error = %chain(&error),
-            "worker not started"
+            error = %chain(&error)
         );
         not_started(error.code())
     });

@@ -20,6 +20,23 @@ use crate::global::{self, Plan};
 use crate::progress::Progress;
 use crate::{WorkerParts, history, probe, project, publish, reconcile, select, start};
 
+/// Logs an event of a run with the fields that the supervisor's log has too (TM-227).
+macro_rules! tell {
+    ($run:expr, $level:ident, $event:literal $(, $($field:tt)+)?) => {{
+        let (source_after, source_through) = $run.range();
+        tracing::$level!(
+            event = $event,
+            binding = %$run.assignment.key.binding,
+            scope = %$run.assignment.key.scope,
+            supervisor_generation = $run.assignment.fence.generation.get(),
+            attempt = $run.attempt_id(),
+            source_after,
+            source_through
+            $(, $($field)+)?
+        )
+    }};
+}
+
 /// Works on one Window and says how it ended.
 pub async fn run(assignment: WorkAssignment, parts: WorkerParts) -> Outcome {
     run_until(assignment, parts, pending()).await
@@ -156,91 +173,54 @@ impl Run {
         let Some(attempt) = self.attempt.get().filter(|_| error.is_recorded()) else { return };
         match budgets::record_failure(&self.parts.store, &attempt.fence, error.code()).await {
             Ok(true) => {}
-            Ok(false) => tracing::warn!(
-                binding = %self.assignment.key.binding,
-                scope = %self.assignment.key.scope,
-                attempt = %attempt.fence.attempt_id,
-                "the failure was not recorded: the attempt is no longer current"
-            ),
-            Err(failed) => tracing::error!(
-                binding = %self.assignment.key.binding,
-                scope = %self.assignment.key.scope,
-                attempt = %attempt.fence.attempt_id,
+            Ok(false) => tell!(self, warn, "worker_failure_outdated"),
+            Err(failed) => tell!(
+                self,
+                error,
+                "worker_failure_unrecorded",
                 error_code = failed.code().as_str(),
-                error = %chain(&failed),
-                "the failure could not be recorded"
+                error = %chain(&failed)
             ),
         }
     }
 
     fn log_done(&self) {
-        let outcome = self.progress.outcome(None);
-        let (source_after, source_through) = self.range();
-        tracing::info!(
-            binding = %self.assignment.key.binding,
-            scope = %self.assignment.key.scope,
-            supervisor_generation = self.assignment.fence.generation.get(),
-            attempt = self.attempt_id(),
-            source_after,
-            source_through,
-            sources = outcome.counts.sources,
-            created = outcome.counts.created,
-            updated = outcome.counts.updated,
-            requests = outcome.counts.requests,
-            "window done"
+        let counts = self.progress.outcome(None).counts;
+        tell!(
+            self,
+            info,
+            "worker_done",
+            sources = counts.sources,
+            created = counts.created,
+            updated = counts.updated,
+            requests = counts.requests
         );
     }
 
     fn log_no_change(&self) {
-        let (source_after, source_through) = self.range();
-        tracing::info!(
-            binding = %self.assignment.key.binding,
-            scope = %self.assignment.key.scope,
-            supervisor_generation = self.assignment.fence.generation.get(),
-            attempt = self.attempt_id(),
-            source_after,
-            source_through,
-            reason = "no_change",
-            "the window changes no topic"
-        );
+        tell!(self, info, "worker_no_change", reason = "no_change");
     }
 
-    /// Names the same fields as the supervisor's log. No attempt of the frontier has published, so
-    /// their number is the number of failures.
+    /// No attempt of the frontier has published, so their number is the number of failures.
     fn log_failure(&self, error: &WindowError) {
         let code = error.code();
-        let (source_after, source_through) = self.range();
-        tracing::error!(
-            binding = %self.assignment.key.binding,
-            scope = %self.assignment.key.scope,
+        tell!(
+            self,
+            error,
+            "worker_failed",
             holder = %self.assignment.fence.holder,
-            supervisor_generation = self.assignment.fence.generation.get(),
-            attempt = self.attempt_id(),
             failure_count = self.attempt.get().map(|attempt| attempt.number),
-            source_after,
-            source_through,
             wave_target = self.assignment.wave_target.get(),
             stage = self.progress.step().as_str(),
             error_code = code.as_str(),
             ending = code.ending().as_str(),
-            error = %chain(error),
-            "window not published"
+            error = %chain(error)
         );
     }
 
     fn log_terminated(&self) {
-        let (source_after, source_through) = self.range();
-        tracing::warn!(
-            binding = %self.assignment.key.binding,
-            scope = %self.assignment.key.scope,
-            supervisor_generation = self.assignment.fence.generation.get(),
-            attempt = self.attempt_id(),
-            source_after,
-            source_through,
-            stage = self.progress.step().as_str(),
-            error_code = ErrorCode::Terminated.as_str(),
-            "told to stop"
-        );
+        let error_code = ErrorCode::Terminated.as_str();
+        tell!(self, warn, "worker_terminated", stage = self.progress.step().as_str(), error_code);
     }
 
     fn attempt_id(&self) -> Option<&str> {

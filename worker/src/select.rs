@@ -20,7 +20,7 @@ use crate::failure::WindowError;
 use crate::progress::count;
 
 /// Bytes of Source text that are read at once, unless one Source alone has more.
-const READ_BYTES: i64 = 1 << 20;
+const READ_BYTES: u64 = 1 << 20;
 
 /// A Window with its Sources in Journal order.
 #[derive(Clone, Debug)]

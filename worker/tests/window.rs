@@ -4,11 +4,13 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{Reply, Script, World, answer, creates, draft, probe, updates};
 use powercontext_core::ids::Position;
 use powercontext_core::stages::Stage;
 use powercontext_core::work::{Ending, Step};
-use powercontext_worker::run;
+use powercontext_worker::{StepObserver, WorkerParts, run};
 use serde_json::json;
 
 fn source_ids(revision: &powercontext_store::topics::TopicRevision) -> Vec<String> {
@@ -248,4 +250,54 @@ async fn lineage_only_sources_are_never_shown_and_alone_need_no_model() {
     assert!(!format!("{:?}", model.asked.lock().unwrap()).contains("hidden"));
     assert_eq!(source_ids(&world.topics("alpha").await[0]), ["src_4"]);
     assert_eq!(world.cursor().await, Position::new(4));
+}
+
+/// Asks after every step, through a connection of its own, whether a write could begin at once.
+struct WriteProbe {
+    file: std::path::PathBuf,
+    answers: std::sync::Mutex<Vec<(Step, bool)>>,
+}
+
+impl WriteProbe {
+    fn may_write(&self) -> bool {
+        let options = sqlx::sqlite::SqliteConnectOptions::new()
+            .filename(&self.file)
+            .busy_timeout(std::time::Duration::ZERO);
+        // The step is told from inside the worker's runtime, so the question needs one of its own.
+        let ask = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+                sqlx::raw_sql("BEGIN IMMEDIATE; ROLLBACK").execute(&mut connection).await.is_ok()
+            })
+        };
+        std::thread::spawn(ask).join().unwrap()
+    }
+}
+
+impl StepObserver for WriteProbe {
+    fn finished(&self, step: Step) {
+        self.answers.lock().unwrap().push((step, self.may_write()));
+    }
+}
+
+#[tokio::test]
+async fn everything_is_prepared_while_no_transaction_is_open() {
+    // TM-154
+    let world = World::new().await;
+    world.capture(&["alpha one"]).await;
+    let file = world.folder.path().join("worker.db");
+    let probe_of_writes = Arc::new(WriteProbe { file, answers: std::sync::Mutex::default() });
+    let model = Script::new(vec![probe("alpha"), creates(json!([draft("alpha", &["s1"])]))]);
+    let parts = WorkerParts { observer: probe_of_writes.clone(), ..world.parts(&model) };
+    let outcome = run(world.assignment().await, parts).await;
+    assert_eq!(outcome.counts.created, 1);
+    let answers = probe_of_writes.answers.lock().unwrap().clone();
+    assert_eq!(answers.len(), 10);
+    assert!(answers.iter().all(|(_, free)| *free), "{answers:?}");
+
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&probe_of_writes.file);
+    let mut other = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    assert!(!probe_of_writes.may_write(), "the question notices an open transaction");
 }

@@ -1,33 +1,27 @@
-//! The one module that knows sqlx: connections, transactions, values and rows.
+//! The one module that knows sqlx, with its `pool`: transactions, values and rows.
 //!
 //! Repository functions are written against [`Transaction`], [`Value`] and [`Row`] alone; their
-//! statements are SQLite's. Decided here: durability (`synchronous=FULL` in WAL mode), one writing
-//! connection, `BEGIN IMMEDIATE` for writers so that waiting happens before the first write, a
-//! bounded, logged retry of that wait, and that a connection whose transaction cannot be undone is
-//! never used again. What a statement means is left to the repository functions.
+//! statements are SQLite's. Decided here: one writing connection, `BEGIN IMMEDIATE` for writers so
+//! that waiting happens before the first write, and a bounded, logged retry of that wait. How a
+//! connection is set up and lent is decided in `pool`; what a statement means is left to the
+//! repository functions.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::sqlite::{
-    SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous,
-};
-use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Connection, Executor, Row as _};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::{Arguments, AssertSqlSafe, Executor, Row as _};
 
+use pool::{Lent, Pool, Role, connect_options};
+
+mod pool;
 #[cfg(test)]
 pub(crate) mod ran;
 
 /// How often a writer asks again for the write lock after a whole busy timeout.
 const BUSY_RETRIES: u32 = 3;
-/// Page cache of the writing connection, in KiB.
-const WRITER_CACHE_KIB: u32 = 4096;
-/// Page cache of each reading connection, in KiB.
-const READER_CACHE_KIB: u32 = 2048;
-/// Pages in the write-ahead log that start a checkpoint; fewer checkpoints, a longer log.
-const CHECKPOINT_PAGES: u32 = 4000;
 
 /// What kind of failure a statement met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,91 +358,6 @@ impl From<&'static str> for Text {
 impl From<String> for Text {
     fn from(text: String) -> Self {
         Self::Built(text)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Writer,
-    Reader,
-}
-
-fn connect_options(file: &SqliteFile, role: Role) -> SqliteConnectOptions {
-    let cache = if role == Role::Writer { WRITER_CACHE_KIB } else { READER_CACHE_KIB };
-    let options = SqliteConnectOptions::new()
-        .filename(Path::new(&file.path))
-        .create_if_missing(file.create && role == Role::Writer)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .foreign_keys(true)
-        .busy_timeout(file.busy_timeout)
-        .pragma("cache_size", format!("-{cache}"))
-        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES.to_string())
-        .disable_statement_logging();
-    if role == Role::Reader { options.pragma("query_only", "ON") } else { options }
-}
-
-/// A fair queue for at most `size` connections, opened when first needed and then kept.
-struct Pool {
-    options: SqliteConnectOptions,
-    idle: Mutex<Vec<SqliteConnection>>,
-    permits: Arc<Semaphore>,
-    size: u32,
-}
-
-impl Pool {
-    fn new(options: SqliteConnectOptions, size: u32) -> Self {
-        let permits = Arc::new(Semaphore::new(usize::try_from(size).unwrap_or(1)));
-        Self { options, idle: Mutex::new(Vec::new()), permits, size }
-    }
-
-    async fn close(&self) {
-        // Holding every permit means that no connection is on loan.
-        let all = self.permits.acquire_many(self.size).await;
-        let idle = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
-        for connection in idle {
-            let closed = connection.close().await;
-            tracing::trace!(ok = closed.is_ok(), "closed");
-        }
-        self.permits.close();
-        drop(all);
-    }
-
-    async fn take(self: &Arc<Self>) -> Result<Lent, DatabaseError> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| sqlx::Error::PoolClosed)?;
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None => SqliteConnection::connect_with(&self.options).await?,
-        };
-        Ok(Lent { connection: Some(connection), pool: Arc::clone(self), _permit: permit })
-    }
-}
-
-/// A connection on loan; dropping it gives it back before the permit is free again.
-struct Lent {
-    connection: Option<SqliteConnection>,
-    pool: Arc<Pool>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Lent {
-    /// Undoes the open transaction. A connection that answers with an error may still be inside
-    /// it, so it is closed instead of being given back; the next user opens another one.
-    async fn roll_back(&mut self) {
-        let Some(connection) = self.connection.as_mut() else { return };
-        if let Err(error) = connection.execute("ROLLBACK").await {
-            tracing::debug!(%error, "a connection that could not roll back is closed");
-            self.connection = None;
-        }
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-        }
     }
 }
 

@@ -98,13 +98,13 @@ pub struct SourceText {
     pub metadata_json: Option<String>,
 }
 
-/// How many candidates are read at once; bounds the memory that a read takes.
+/// How much is read at once; bounds the memory that a read takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLimit {
     /// Sources at most.
     pub sources: u32,
     /// Bytes of their texts together at most; the first Source is read whatever it has.
-    pub bytes: i64,
+    pub bytes: u64,
 }
 
 /// One trip to the connection for the whole capture. A Scope without a Journal row makes every
@@ -168,17 +168,8 @@ async fn replay(store: &Store, new: &NewSource) -> Result<Added, AddSourceError>
     }
 }
 
-/// How much one read of Sources may bring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// The most Sources.
-    pub items: u32,
-    /// The most bytes of content together; the first Source comes whatever its size.
-    pub content_bytes: u64,
-}
-
-/// The first Sources of `(after, through]` that fit a page, ascending by position. Contents that do
-/// not fit are not read.
+/// The first Sources of `(after, through]` that keep the limit, ascending by position. Contents
+/// beyond it are not read.
 ///
 /// # Errors
 /// [`ReadSourcesError`].
@@ -186,36 +177,19 @@ pub async fn page(
     store: &Store,
     scope: &ScopeId,
     (after, through): (Position, Position),
-    page: Page,
+    limit: ReadLimit,
 ) -> Result<Vec<Source>, ReadSourcesError> {
     let at = StoreError::at("sources.page");
     let mut reader = store.database.snapshot().await.map_err(&at)?;
     if journal_head(&mut reader, scope).await.map_err(&at)?.is_none() {
         return Err(ReadSourcesError::ScopeNotFound);
     }
-    // The length stands in the row's header, so long contents stay where they are.
-    let sizes = reader
-        .query(
-            "SELECT octet_length(content) FROM pc_sources \
-             WHERE scope_id = ? AND position > ? AND position <= ? ORDER BY position LIMIT ?",
-            values![scope.as_str(), after.get(), through.get(), i64::from(page.items)],
-        )
-        .await
-        .map_err(&at)?;
-    let mut bytes = 0_u64;
-    let mut limit = 0_i64;
-    for size in &sizes {
-        bytes = bytes.saturating_add(u64::try_from(size.integer(0).map_err(&at)?).unwrap_or(0));
-        if limit > 0 && bytes > page.content_bytes {
-            break;
-        }
-        limit += 1;
-    }
+    let last = last_within(&mut reader, scope, (after, through), limit).await?;
     let rows = reader
         .query(
             "SELECT position, source_type, source_id, content, metadata, content_digest FROM pc_sources \
-             WHERE scope_id = ? AND position > ? AND position <= ? ORDER BY position LIMIT ?",
-            values![scope.as_str(), after.get(), through.get(), limit],
+             WHERE scope_id = ? AND position > ? AND position <= ? ORDER BY position",
+            values![scope.as_str(), after.get(), last.get()],
         )
         .await
         .map_err(&at)?;
@@ -271,28 +245,7 @@ pub async fn window_candidates(
 ) -> Result<Vec<WindowSource>, StoreError> {
     let at = StoreError::at("sources.window_candidates");
     let mut reader = store.database.read().await.map_err(&at)?;
-    let lengths = reader
-        .query(
-            "SELECT position, CASE WHEN lineage_only <> 0 THEN 0 \
-               ELSE octet_length(content) + coalesce(octet_length(metadata), 0) END FROM pc_sources \
-             WHERE scope_id = ? AND position > ? AND position <= ? ORDER BY position LIMIT ?",
-            values![scope.as_str(), after.get(), through.get(), i64::from(limit.sources)],
-        )
-        .await
-        .map_err(&at)?;
-    let mut last = after;
-    let mut total = 0_i64;
-    for row in &lengths {
-        let position = Position::new(row.integer(0).map_err(&at)?);
-        if position != last.next() {
-            return Err(StoreError::invalid("the source journal has a gap"));
-        }
-        total = total.saturating_add(row.integer(1).map_err(&at)?);
-        if total > limit.bytes && last != after {
-            break;
-        }
-        last = position;
-    }
+    let last = last_within(&mut reader, scope, (after, through), limit).await?;
     // A Journal is only ever added to, so these are the Sources whose lengths were read.
     let rows = reader
         .query(
@@ -314,6 +267,39 @@ pub async fn window_candidates(
         });
     }
     Ok(candidates)
+}
+
+/// The last position of the beginning of `(after, through]` that keeps the limit; `after` when nothing
+/// is there. Lengths stand in the rows' headers, so long texts stay where they are.
+async fn last_within(
+    reader: &mut Transaction,
+    scope: &ScopeId,
+    (after, through): (Position, Position),
+    limit: ReadLimit,
+) -> Result<Position, StoreError> {
+    let at = StoreError::at("sources.last_within");
+    let lengths = reader
+        .query(
+            "SELECT position, octet_length(content) + coalesce(octet_length(metadata), 0) FROM pc_sources \
+             WHERE scope_id = ? AND position > ? AND position <= ? ORDER BY position LIMIT ?",
+            values![scope.as_str(), after.get(), through.get(), i64::from(limit.sources)],
+        )
+        .await
+        .map_err(&at)?;
+    let mut last = after;
+    let mut total = 0_u64;
+    for row in &lengths {
+        let position = Position::new(row.integer(0).map_err(&at)?);
+        if position != last.next() {
+            return Err(StoreError::invalid("the source journal has a gap"));
+        }
+        total = total.saturating_add(u64::try_from(row.integer(1).map_err(&at)?).unwrap_or(0));
+        if total > limit.bytes && last != after {
+            break;
+        }
+        last = position;
+    }
+    Ok(last)
 }
 
 /// The Journal's head as a transaction sees it; `None` when there is no such Scope.

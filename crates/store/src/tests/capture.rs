@@ -30,7 +30,7 @@ async fn eight_writers_in_two_processes_get_contiguous_positions_and_lose_nothin
         all.sort_unstable();
         assert_eq!(all, (1..=400).collect::<Vec<_>>());
         let candidates =
-            sources::window_candidates(&database.store, &scope, EVERYTHING, limit(1000, i64::MAX))
+            sources::window_candidates(&database.store, &scope, EVERYTHING, limit(1000, u64::MAX))
                 .await
                 .unwrap();
         assert_eq!(candidates.len(), 400);
@@ -101,8 +101,8 @@ async fn an_unknown_scope_takes_no_source_and_has_none() {
     }
 }
 
-fn page(items: u32) -> sources::Page {
-    sources::Page { items, content_bytes: u64::MAX }
+fn page(items: u32) -> ReadLimit {
+    ReadLimit { sources: items, bytes: u64::MAX }
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a_page_ends_before_its_contents_become_too_large_and_never_empty() {
             (1, 10, vec![2]),
             (0, 0, vec![1]),
         ] {
-            let bounds = sources::Page { items: 9, content_bytes: bytes };
+            let bounds = ReadLimit { sources: 9, bytes };
             let found =
                 sources::page(&database.store, &scope, (Position::new(after), all), bounds).await.unwrap();
             let found: Vec<i64> = found.iter().map(|source| source.position.get()).collect();
@@ -158,7 +158,7 @@ async fn a_cancelled_capture_leaves_the_writer_usable() {
             let _ = tokio::time::timeout(std::time::Duration::from_micros(number * 10), capture).await;
         }
         let head = database.capture(&scope, 1).await.get();
-        let all = sources::window_candidates(&database.store, &scope, EVERYTHING, limit(100, i64::MAX))
+        let all = sources::window_candidates(&database.store, &scope, EVERYTHING, limit(100, u64::MAX))
             .await
             .unwrap();
         assert_eq!(all.len(), usize::try_from(head).unwrap());
@@ -181,7 +181,7 @@ async fn window_candidates_are_read_up_to_a_number_of_bytes_but_never_none() {
             let found = sources::window_candidates(&database.store, &scope, range, limit).await.unwrap();
             let bytes: usize =
                 found.iter().flat_map(|one| &one.text).map(|text| text.content_json.len()).sum();
-            assert!(found.len() <= 1 || i64::try_from(bytes).unwrap() <= limit.bytes);
+            assert!(found.len() <= 1 || u64::try_from(bytes).unwrap() <= limit.bytes);
             found.iter().map(|one| one.position.get()).collect::<Vec<_>>()
         };
         assert_eq!(read(0, 100, limit(100, 0)).await, [1]);
@@ -196,6 +196,6 @@ async fn window_candidates_are_read_up_to_a_number_of_bytes_but_never_none() {
 
 const EVERYTHING: (Position, Position) = (Position::new(0), Position::new(i64::MAX));
 
-fn limit(sources: u32, bytes: i64) -> ReadLimit {
+fn limit(sources: u32, bytes: u64) -> ReadLimit {
     ReadLimit { sources, bytes }
 }

@@ -7,7 +7,7 @@ use crate::budgets::{self, Reservation};
 use crate::database::{ran, values};
 use crate::publish::{PublishRequest, TopicOperation, publish};
 use crate::scopes::{ExternalReference, ScopeFilter, UpdateScope};
-use crate::sources::{Page, ReadLimit};
+use crate::sources::ReadLimit;
 use crate::{cursors, leases, pending, scopes, sources, topics};
 
 /// Steps that look at few rows whatever the database holds: a posting list that is looked up, a list
@@ -90,7 +90,7 @@ async fn do_everything(database: &TestDatabase) {
     let everything = (Position::default(), Position::new(9));
     let limit = ReadLimit { sources: 9, bytes: 999 };
     sources::window_candidates(store, &scope, everything, limit).await.unwrap();
-    sources::page(store, &scope, everything, Page { items: 9, content_bytes: 999 }).await.unwrap();
+    sources::page(store, &scope, everything, limit).await.unwrap();
     sources::head(store, &scope).await.unwrap();
     let source = SourceRef::content(SourceId::parse("s1").unwrap());
     sources::get(store, &scope, &source).await.unwrap().unwrap();
