@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use powercontext_core::ambient::{Clock, IdSource};
+use powercontext_program::Standing;
 use powercontext_store::Store;
 use tokio::sync::Semaphore;
 
@@ -13,23 +14,12 @@ use crate::intake::Intake;
 /// The least memory for all bodies together, in bytes.
 const BODY_MEMORY: usize = 128 * 1024 * 1024;
 
-/// The part of the supervisor that HTTP needs.
+/// The part of Topic processing that HTTP needs.
 pub trait Processing: Send + Sync {
     /// Says that there is new work; never waits for it (TM-232).
     fn wake(&self);
-    /// Whether work is being dispatched.
-    fn is_running(&self) -> bool;
-    /// What the last look at all unanswered flushes found.
-    fn backlog(&self) -> Backlog;
-}
-
-/// Flushes that are not answered yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Backlog {
-    /// Scopes with such a flush.
-    pub unanswered: u64,
-    /// Those of them whose frontier is terminal: nothing happens until an operator acts.
-    pub terminal: u64,
+    /// Where the processing stands.
+    fn standing(&self) -> Standing;
 }
 
 /// Bounds on connections and requests.
