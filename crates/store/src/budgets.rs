@@ -7,7 +7,7 @@
 use powercontext_core::ids::{AttemptId, Position};
 use powercontext_core::work::{ErrorCode, Fence, Frontier};
 
-use crate::database::{Row, Transaction, values};
+use crate::database::{Row, Text, Transaction, Twin, values};
 use crate::{DatabaseError, Store, StoreError, cursors, leases};
 
 /// Attempts a frontier gets, ever (TM-060).
@@ -103,44 +103,65 @@ pub async fn start_attempt(
     wave_target: Position,
     attempt_id: &AttemptId,
 ) -> Result<AttemptStart, StoreError> {
+    let attempt =
+        AttemptFence { fence: fence.clone(), frontier: frontier.clone(), attempt_id: attempt_id.clone() };
+    store.database.transact("budgets.start_attempt", |tx| start_in(tx, &attempt, wave_target)).await
+}
+
+async fn start_in(
+    mut tx: Transaction,
+    attempt: &AttemptFence,
+    wave_target: Position,
+) -> Result<AttemptStart, StoreError> {
     let at = StoreError::at("budgets.start_attempt");
-    let mut tx = store.database.write().await.map_err(&at)?;
+    let AttemptFence { fence, frontier, attempt_id } = attempt;
     if !leases::is_current(&mut tx, fence).await.map_err(&at)? {
         return Ok(AttemptStart::Superseded(ErrorCode::Fenced));
     }
-    if cursors::read(&mut tx, &frontier.key).await.map_err(&at)? != frontier.source_after {
+    // Without a row there is no attempt that could publish, so the Cursor stands still either way.
+    let budget = lock(&mut tx, frontier).await?;
+    if cursors::lock(&mut tx, &frontier.key).await.map_err(&at)? != frontier.source_after {
         return Ok(AttemptStart::Superseded(ErrorCode::CursorConflict));
     }
-    if let Some(code) = read(&mut tx, frontier).await?.and_then(|budget| budget.terminal()) {
+    if let Some(code) = budget.and_then(|budget| budget.terminal()) {
         return Ok(AttemptStart::Terminal(code));
     }
-    let row = tx
-        .query_one(
-            "INSERT INTO pc_topic_memory_work_budgets \
-             (scope_id, binding_name, source_after, source_through, attempt_id, attempts) \
-             VALUES (?, ?, ?, ?, ?, 1) \
-             ON CONFLICT (scope_id, binding_name, source_after) DO UPDATE SET \
-             source_through = max(source_through, excluded.source_through), \
-             attempt_id = excluded.attempt_id, attempts = attempts + 1, failure_code = NULL \
-             RETURNING attempts",
-            values![
-                frontier.key.scope.as_str(),
-                frontier.key.binding.as_str(),
-                frontier.source_after.get(),
-                wave_target.get(),
-                attempt_id.as_str()
-            ],
-        )
-        .await
-        .map_err(&at)?
+    tx.execute(
+        COUNT_ATTEMPT,
+        values![
+            frontier.key.scope.as_str(),
+            frontier.key.binding.as_str(),
+            frontier.source_after.get(),
+            wave_target.get(),
+            attempt_id.as_str()
+        ],
+    )
+    .await
+    .map_err(&at)?;
+    let counted = read(&mut tx, READ.into(), frontier)
+        .await?
         .ok_or(StoreError::invalid("a budget row vanished while it was written"))?;
-    let attempts = row.integer(0).map_err(&at)?;
     if !leases::hold(&mut tx, fence).await.map_err(&at)? {
         return Ok(AttemptStart::Superseded(ErrorCode::Fenced));
     }
     tx.commit().await.map_err(&at)?;
-    Ok(AttemptStart::Started { attempt_number: u32::try_from(attempts).unwrap_or(u32::MAX) })
+    Ok(AttemptStart::Started { attempt_number: counted.attempts })
 }
+
+/// The upsert and the scalar maximum have other names on OceanBase.
+const COUNT_ATTEMPT: Twin = Twin {
+    sqlite: "INSERT INTO pc_topic_memory_work_budgets \
+        (scope_id, binding_name, source_after, source_through, attempt_id, attempts) \
+        VALUES (?, ?, ?, ?, ?, 1) \
+        ON CONFLICT (scope_id, binding_name, source_after) DO UPDATE SET \
+        source_through = max(source_through, excluded.source_through), \
+        attempt_id = excluded.attempt_id, attempts = attempts + 1, failure_code = NULL",
+    oceanbase: "INSERT INTO pc_topic_memory_work_budgets \
+        (scope_id, binding_name, source_after, source_through, attempt_id, attempts) \
+        VALUES (?, ?, ?, ?, ?, 1) \
+        ON DUPLICATE KEY UPDATE source_through = greatest(source_through, values(source_through)), \
+        attempt_id = values(attempt_id), attempts = attempts + 1, failure_code = NULL",
+};
 
 /// Counts capacity for one generator call before it is made (TM-061, TM-064).
 ///
@@ -151,12 +172,19 @@ pub async fn reserve(
     attempt: &AttemptFence,
     reservation: Reservation,
 ) -> Result<Reserve, StoreError> {
+    store.database.transact("budgets.reserve", |tx| reserve_in(tx, attempt, reservation)).await
+}
+
+async fn reserve_in(
+    mut tx: Transaction,
+    attempt: &AttemptFence,
+    reservation: Reservation,
+) -> Result<Reserve, StoreError> {
     let at = StoreError::at("budgets.reserve");
-    let mut tx = store.database.write().await.map_err(&at)?;
     if !leases::is_current(&mut tx, &attempt.fence).await.map_err(&at)? {
         return Ok(Reserve::Superseded(ErrorCode::Fenced));
     }
-    let budget = match read(&mut tx, &attempt.frontier).await? {
+    let budget = match lock(&mut tx, &attempt.frontier).await? {
         Some(budget) if budget.attempt_id == attempt.attempt_id => budget,
         _ => return Ok(Reserve::Superseded(ErrorCode::AttemptSuperseded)),
     };
@@ -206,12 +234,19 @@ pub async fn record_failure(
     attempt: &AttemptFence,
     code: ErrorCode,
 ) -> Result<bool, StoreError> {
+    store.database.transact("budgets.record_failure", |tx| record_in(tx, attempt, code)).await
+}
+
+async fn record_in(
+    mut tx: Transaction,
+    attempt: &AttemptFence,
+    code: ErrorCode,
+) -> Result<bool, StoreError> {
     let at = StoreError::at("budgets.record_failure");
-    let mut tx = store.database.write().await.map_err(&at)?;
     if !leases::is_current(&mut tx, &attempt.fence).await.map_err(&at)? {
         return Ok(false);
     }
-    let known = match read(&mut tx, &attempt.frontier).await? {
+    let known = match lock(&mut tx, &attempt.frontier).await? {
         Some(budget) if budget.attempt_id == attempt.attempt_id => budget.failure_code,
         _ => return Ok(false),
     };
@@ -232,24 +267,13 @@ pub async fn record_failure(
 pub async fn get(store: &Store, frontier: &Frontier) -> Result<Option<Budget>, StoreError> {
     let at = StoreError::at("budgets.get");
     let mut reader = store.database.read().await.map_err(&at)?;
-    read(&mut reader, frontier).await
+    read(&mut reader, READ.into(), frontier).await
 }
 
-/// Whether the attempt is still the newest of its frontier, as the publish transaction sees it.
-pub(crate) async fn is_newest(tx: &mut Transaction, attempt: &AttemptFence) -> Result<bool, DatabaseError> {
-    let row = tx
-        .query_one(
-            "SELECT 1 FROM pc_topic_memory_work_budgets \
-             WHERE scope_id = ? AND binding_name = ? AND source_after = ? AND attempt_id = ?",
-            values![
-                attempt.frontier.key.scope.as_str(),
-                attempt.frontier.key.binding.as_str(),
-                attempt.frontier.source_after.get(),
-                attempt.attempt_id.as_str()
-            ],
-        )
-        .await?;
-    Ok(row.is_some())
+/// Whether the attempt is the newest of its frontier, and stays it until this transaction ends.
+pub(crate) async fn claim(tx: &mut Transaction, attempt: &AttemptFence) -> Result<bool, StoreError> {
+    let budget = lock(tx, &attempt.frontier).await?;
+    Ok(budget.is_some_and(|budget| budget.attempt_id == attempt.attempt_id))
 }
 
 /// Removes the budget of a published frontier; `false` means the attempt was taken over (TM-076).
@@ -292,19 +316,32 @@ async fn put_failure(
     Ok(affected == 1)
 }
 
-async fn read(tx: &mut Transaction, frontier: &Frontier) -> Result<Option<Budget>, StoreError> {
+/// The budget of a frontier, which nobody else changes until this transaction ends.
+async fn lock(tx: &mut Transaction, frontier: &Frontier) -> Result<Option<Budget>, StoreError> {
+    read(tx, LOCK.into(), frontier).await
+}
+
+async fn read(tx: &mut Transaction, text: Text, frontier: &Frontier) -> Result<Option<Budget>, StoreError> {
     let at = StoreError::at("budgets.read");
+    let key = &frontier.key;
     let row = tx
-        .query_one(
-            "SELECT attempts, reserved_requests, reserved_tokens, attempt_id, source_through, failure_code \
-             FROM pc_topic_memory_work_budgets \
-             WHERE scope_id = ? AND binding_name = ? AND source_after = ?",
-            values![frontier.key.scope.as_str(), frontier.key.binding.as_str(), frontier.source_after.get()],
-        )
+        .query_one(text, values![key.scope.as_str(), key.binding.as_str(), frontier.source_after.get()])
         .await
         .map_err(&at)?;
     row.as_ref().map(budget).transpose()
 }
+
+const READ: &str = "SELECT attempts, reserved_requests, reserved_tokens, attempt_id, source_through, \
+    failure_code FROM pc_topic_memory_work_budgets \
+    WHERE scope_id = ? AND binding_name = ? AND source_after = ?";
+
+/// A SQLite transaction excludes every other writer already; OceanBase locks the row.
+const LOCK: Twin = Twin {
+    sqlite: READ,
+    oceanbase: "SELECT attempts, reserved_requests, reserved_tokens, attempt_id, source_through, \
+        failure_code FROM pc_topic_memory_work_budgets \
+        WHERE scope_id = ? AND binding_name = ? AND source_after = ? FOR UPDATE",
+};
 
 fn budget(row: &Row) -> Result<Budget, StoreError> {
     let at = StoreError::at("budgets.row");
@@ -322,7 +359,8 @@ fn budget(row: &Row) -> Result<Budget, StoreError> {
     })
 }
 
-fn code_text(code: ErrorCode) -> Result<String, StoreError> {
+/// The stable name of a code, as stored.
+pub(crate) fn code_text(code: ErrorCode) -> Result<String, StoreError> {
     match serde_json::to_value(code) {
         Ok(serde_json::Value::String(text)) => Ok(text),
         _ => Err(StoreError::invalid("an error code has no name")),

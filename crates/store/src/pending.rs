@@ -6,8 +6,8 @@
 use powercontext_core::ids::{BindingName, FlushGeneration, Position, ScopeId, Window};
 use powercontext_core::work::{ErrorCode, Fence, WorkKey};
 
-use crate::budgets::MAX_ATTEMPTS;
-use crate::database::{Row, Transaction, values};
+use crate::budgets::{self, MAX_ATTEMPTS};
+use crate::database::{Row, Transaction, Twin, values};
 use crate::{DatabaseError, Store, StoreError, cursors, leases, sources};
 
 /// What a flush led to.
@@ -65,27 +65,34 @@ pub struct PendingFact {
 /// # Errors
 /// [`FlushError`]; nothing is written then.
 pub async fn flush(store: &Store, key: &WorkKey) -> Result<Flush, FlushError> {
+    store.database.transact("pending.flush", |tx| flush_in(tx, key)).await
+}
+
+async fn flush_in(mut tx: Transaction, key: &WorkKey) -> Result<Flush, FlushError> {
     let at = StoreError::at("pending.flush");
-    let mut tx = store.database.write().await.map_err(&at)?;
-    let Some(head) = sources::journal_head(&mut tx, &key.scope).await.map_err(&at)? else {
+    let Some(head) = sources::lock_journal(&mut tx, &key.scope).await.map_err(&at)? else {
         return Err(FlushError::ScopeNotFound);
     };
-    if cursors::read(&mut tx, key).await.map_err(&at)? >= head {
+    if cursors::lock(&mut tx, key).await.map_err(&at)? >= head {
         return Ok(Flush::Idle);
     }
-    tx.execute(
-        "INSERT INTO pc_artifact_processing_pending \
-         (binding_name, scope_id, source_through, flush_generation) VALUES (?, ?, ?, 1) \
-         ON CONFLICT (binding_name, scope_id) DO UPDATE SET \
-         source_through = max(source_through, excluded.source_through), \
-         flush_generation = flush_generation + 1",
-        values![key.binding.as_str(), key.scope.as_str(), head.get()],
-    )
-    .await
-    .map_err(&at)?;
+    tx.execute(ASK, values![key.binding.as_str(), key.scope.as_str(), head.get()]).await.map_err(&at)?;
     tx.commit().await.map_err(&at)?;
     Ok(Flush::Accepted)
 }
+
+/// The upsert and the scalar maximum have other names on OceanBase.
+const ASK: Twin = Twin {
+    sqlite: "INSERT INTO pc_artifact_processing_pending \
+        (binding_name, scope_id, source_through, flush_generation) VALUES (?, ?, ?, 1) \
+        ON CONFLICT (binding_name, scope_id) DO UPDATE SET \
+        source_through = max(source_through, excluded.source_through), \
+        flush_generation = flush_generation + 1",
+    oceanbase: "INSERT INTO pc_artifact_processing_pending \
+        (binding_name, scope_id, source_through, flush_generation) VALUES (?, ?, ?, 1) \
+        ON DUPLICATE KEY UPDATE source_through = greatest(source_through, values(source_through)), \
+        flush_generation = flush_generation + 1",
+};
 
 /// At most `limit` keys behind `after` with an unanswered flush, ascending by binding and Scope.
 ///
@@ -100,26 +107,46 @@ pub async fn page(
 ) -> Result<Vec<PendingFact>, StoreError> {
     let at = StoreError::at("pending.page");
     let (binding, scope) = after.map_or(("", ""), |key| (key.binding.as_str(), key.scope.as_str()));
+    let mut parameters = values![MAX_ATTEMPTS];
+    for code in TERMINAL_CODES {
+        parameters.push(budgets::code_text(code)?.into());
+    }
+    parameters.extend(values![binding, scope, i64::from(limit)]);
     let mut reader = store.database.read().await.map_err(&at)?;
     let rows = reader
-        .query(PAGE, values![MAX_ATTEMPTS, terminal_codes_json(), binding, scope, i64::from(limit)])
+        .query(PAGE, parameters)
         .await
         .map_err(&at)?;
     rows.iter().map(fact).collect()
 }
 
-pub(crate) const PAGE: &str = "SELECT pending.binding_name, pending.scope_id, pending.source_through, \
-    pending.flush_generation, pending.handled_flush_generation, coalesce(cursor.position, 0), \
-    budget.attempts >= ? OR budget.failure_code IN (SELECT value FROM json_each(?)) \
-    FROM pc_artifact_processing_pending AS pending \
-    LEFT JOIN pc_source_cursors AS cursor \
-      ON cursor.scope_id = pending.scope_id AND cursor.binding_name = pending.binding_name \
-    LEFT JOIN pc_topic_memory_work_budgets AS budget \
-      ON budget.scope_id = pending.scope_id AND budget.binding_name = pending.binding_name \
-      AND budget.source_after = coalesce(cursor.position, 0) \
-    WHERE pending.handled_flush_generation < pending.flush_generation \
-      AND (pending.binding_name, pending.scope_id) > (?, ?) \
-    ORDER BY pending.binding_name, pending.scope_id LIMIT ?";
+/// OceanBase has no partial index; an indexed column says the same.
+pub(crate) const PAGE: Twin = Twin {
+    sqlite: "SELECT pending.binding_name, pending.scope_id, pending.source_through, \
+        pending.flush_generation, pending.handled_flush_generation, coalesce(place.position, 0), \
+        budget.attempts >= ? OR budget.failure_code IN (?, ?, ?) \
+        FROM pc_artifact_processing_pending AS pending \
+        LEFT JOIN pc_source_cursors AS place \
+          ON place.scope_id = pending.scope_id AND place.binding_name = pending.binding_name \
+        LEFT JOIN pc_topic_memory_work_budgets AS budget \
+          ON budget.scope_id = pending.scope_id AND budget.binding_name = pending.binding_name \
+          AND budget.source_after = coalesce(place.position, 0) \
+        WHERE pending.handled_flush_generation < pending.flush_generation \
+          AND (pending.binding_name, pending.scope_id) > (?, ?) \
+        ORDER BY pending.binding_name, pending.scope_id LIMIT ?",
+    oceanbase: "SELECT pending.binding_name, pending.scope_id, pending.source_through, \
+        pending.flush_generation, pending.handled_flush_generation, coalesce(place.position, 0), \
+        budget.attempts >= ? OR budget.failure_code IN (?, ?, ?) \
+        FROM pc_artifact_processing_pending AS pending \
+        LEFT JOIN pc_source_cursors AS place \
+          ON place.scope_id = pending.scope_id AND place.binding_name = pending.binding_name \
+        LEFT JOIN pc_topic_memory_work_budgets AS budget \
+          ON budget.scope_id = pending.scope_id AND budget.binding_name = pending.binding_name \
+          AND budget.source_after = coalesce(place.position, 0) \
+        WHERE pending.asked = 1 \
+          AND (pending.binding_name, pending.scope_id) > (?, ?) \
+        ORDER BY pending.binding_name, pending.scope_id LIMIT ?",
+};
 
 /// Answers the flushes of a key whose Cursor covers everything, and removes its row (TM-170). Does
 /// nothing while Sources remain, or when the row is gone.
@@ -127,12 +154,15 @@ pub(crate) const PAGE: &str = "SELECT pending.binding_name, pending.scope_id, pe
 /// # Errors
 /// [`SettleError`]; nothing is written then.
 pub async fn settle(store: &Store, fence: &Fence, key: &WorkKey) -> Result<(), SettleError> {
+    store.database.transact("pending.settle", |tx| settle_in(tx, fence, key)).await
+}
+
+async fn settle_in(mut tx: Transaction, fence: &Fence, key: &WorkKey) -> Result<(), SettleError> {
     let at = StoreError::at("pending.settle");
-    let mut tx = store.database.write().await.map_err(&at)?;
     if !leases::is_current(&mut tx, fence).await.map_err(&at)? {
         return Err(SettleError::Fenced);
     }
-    let cursor = cursors::read(&mut tx, key).await.map_err(&at)?;
+    let cursor = cursors::lock(&mut tx, key).await.map_err(&at)?;
     let removed = tx
         .execute(
             "DELETE FROM pc_artifact_processing_pending \
@@ -164,12 +194,7 @@ pub(crate) async fn answer(
     if window.through < wave_target {
         return Ok(());
     }
-    tx.execute(
-        "UPDATE pc_artifact_processing_pending SET handled_flush_generation = \
-         min(flush_generation, max(handled_flush_generation, ?)) WHERE binding_name = ? AND scope_id = ?",
-        values![claimed.get(), key.binding.as_str(), key.scope.as_str()],
-    )
-    .await?;
+    tx.execute(ANSWER, values![claimed.get(), key.binding.as_str(), key.scope.as_str()]).await?;
     tx.execute(
         "DELETE FROM pc_artifact_processing_pending WHERE binding_name = ? AND scope_id = ? \
          AND source_through <= ? AND handled_flush_generation = flush_generation",
@@ -179,15 +204,20 @@ pub(crate) async fn answer(
     Ok(())
 }
 
-/// The failure codes that close a frontier, as a JSON list.
-fn terminal_codes_json() -> String {
-    let codes = [
-        ErrorCode::WindowAttemptLimit,
-        ErrorCode::WindowProviderBudgetExceeded,
-        ErrorCode::SourceComplexityLimit,
-    ];
-    serde_json::json!(codes).to_string()
-}
+/// The scalar minimum and maximum have other names on OceanBase.
+const ANSWER: Twin = Twin {
+    sqlite: "UPDATE pc_artifact_processing_pending SET handled_flush_generation = \
+        min(flush_generation, max(handled_flush_generation, ?)) WHERE binding_name = ? AND scope_id = ?",
+    oceanbase: "UPDATE pc_artifact_processing_pending SET handled_flush_generation = \
+        least(flush_generation, greatest(handled_flush_generation, ?)) WHERE binding_name = ? AND scope_id = ?",
+};
+
+/// The failure codes that close a frontier.
+const TERMINAL_CODES: [ErrorCode; 3] = [
+    ErrorCode::WindowAttemptLimit,
+    ErrorCode::WindowProviderBudgetExceeded,
+    ErrorCode::SourceComplexityLimit,
+];
 
 fn fact(row: &Row) -> Result<PendingFact, StoreError> {
     let at = StoreError::at("pending.row");

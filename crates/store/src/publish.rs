@@ -14,7 +14,7 @@ use powercontext_core::work::ErrorCode;
 
 use crate::active::ActiveScope;
 use crate::budgets::{self, AttemptFence};
-use crate::database::{Transaction, values};
+use crate::database::{Transaction, Twin, values};
 use crate::{DatabaseErrorKind, Store, StoreError, cursors, leases, pending};
 
 /// Everything one Window publishes.
@@ -124,11 +124,13 @@ impl PublishError {
 /// [`PublishError`]; every table is as it was.
 pub async fn publish(store: &Store, request: &PublishRequest) -> Result<Published, PublishError> {
     check_projections(&request.operations)?;
-    let at = StoreError::at("publish");
-    let mut tx = store.database.write().await.map_err(&at)?;
+    store.database.transact("publish", |tx| publish_in(tx, request)).await
+}
+
+async fn publish_in(mut tx: Transaction, request: &PublishRequest) -> Result<Published, PublishError> {
     match write(&mut tx, request).await {
         Ok(published) => {
-            tx.commit().await.map_err(&at)?;
+            tx.commit().await.map_err(StoreError::at("publish"))?;
             Ok(published)
         }
         Err(error) => {
@@ -145,7 +147,7 @@ async fn write(tx: &mut Transaction, request: &PublishRequest) -> Result<Publish
     if !leases::is_current(tx, &attempt.fence).await.map_err(&at)? {
         return Err(PublishError::Fenced);
     }
-    if !budgets::is_newest(tx, attempt).await.map_err(&at)? {
+    if !budgets::claim(tx, attempt).await? {
         return Err(PublishError::AttemptSuperseded);
     }
     let expected = request.window.after;
@@ -291,15 +293,18 @@ async fn insert_revision(
         .await
         .map_err(&at)?;
     }
-    tx.execute(
-        "INSERT INTO pc_topic_memory_revision_publications (scope_id, artifact_id, revision, published_at) \
-         VALUES (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
-        values![scope, id, revision],
-    )
-    .await
-    .map_err(&at)?;
+    tx.execute(PUBLISHED_NOW, values![scope, id, revision]).await.map_err(&at)?;
     Ok(())
 }
+
+/// Each database formats its own clock, both with milliseconds.
+const PUBLISHED_NOW: Twin = Twin {
+    sqlite: "INSERT INTO pc_topic_memory_revision_publications (scope_id, artifact_id, revision, published_at) \
+        VALUES (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
+    oceanbase: "INSERT INTO pc_topic_memory_revision_publications \
+        (scope_id, artifact_id, revision, published_at) \
+        VALUES (?, ?, ?, concat(left(date_format(utc_timestamp(6), '%Y-%m-%dT%H:%i:%s.%f'), 23), 'Z'))",
+};
 
 /// Notes the exact Revision an update was made from (TM-148).
 async fn insert_basis(

@@ -10,7 +10,7 @@ use powercontext_core::content::digest;
 use powercontext_core::ids::ScopeId;
 use serde_json::json;
 
-use crate::database::{Transaction, Value, values};
+use crate::database::{Engine, Text, Transaction, Twin, Value, kind_of, placeholders, values};
 use crate::{DatabaseError, DatabaseErrorKind, Store, StoreError};
 
 pub use list::{ScopeField, ScopeFilter, list};
@@ -165,10 +165,16 @@ pub async fn get(store: &Store, scope_id: &ScopeId) -> Result<Option<Scope>, Sto
 /// # Errors
 /// [`UpdateScopeError`]; nothing is written then.
 pub async fn update(store: &Store, update: &UpdateScope) -> Result<Scope, UpdateScopeError> {
+    store.database.transact("scopes.update", |tx| update_in(tx, update)).await
+}
+
+async fn update_in(mut tx: Transaction, update: &UpdateScope) -> Result<Scope, UpdateScopeError> {
     let at = StoreError::at("scopes.update");
     let id = update.scope_id.as_str();
-    let mut tx = store.database.write().await.map_err(&at)?;
-    let Some(version) = version(&mut tx, id).await.map_err(&at)? else {
+    if update.parent_scope_id.is_some() {
+        lock_tree(&mut tx).await.map_err(&at)?;
+    }
+    let Some(version) = read_version(&mut tx, LOCK_VERSION.into(), id).await.map_err(&at)? else {
         return Err(UpdateScopeError::ScopeNotFound);
     };
     if version != update.expected_version {
@@ -230,8 +236,11 @@ pub async fn default(store: &Store) -> Result<Option<Scope>, StoreError> {
 /// # Errors
 /// [`SetDefaultError`]; nothing is written then.
 pub async fn set_default(store: &Store, scope_id: &ScopeId) -> Result<Scope, SetDefaultError> {
+    store.database.transact("scopes.set_default", |tx| set_default_in(tx, scope_id)).await
+}
+
+async fn set_default_in(mut tx: Transaction, scope_id: &ScopeId) -> Result<Scope, SetDefaultError> {
     let at = StoreError::at("scopes.set_default");
-    let mut tx = store.database.write().await.map_err(&at)?;
     let Some(scope) = load(&mut tx, scope_id.as_str()).await? else {
         return Err(SetDefaultError::ScopeNotFound);
     };
@@ -241,18 +250,45 @@ pub async fn set_default(store: &Store, scope_id: &ScopeId) -> Result<Scope, Set
 }
 
 async fn put_default(tx: &mut Transaction, scope_id: &ScopeId) -> Result<(), DatabaseError> {
-    tx.execute(
-        "INSERT INTO pc_default_scope (singleton, scope_id) VALUES (1, ?) \
-         ON CONFLICT (singleton) DO UPDATE SET scope_id = excluded.scope_id",
-        values![scope_id.as_str()],
-    )
-    .await?;
+    tx.execute(PUT_DEFAULT, values![scope_id.as_str()]).await?;
     Ok(())
 }
 
+/// The upsert has another form on OceanBase.
+const PUT_DEFAULT: Twin = Twin {
+    sqlite: "INSERT INTO pc_default_scope (singleton, scope_id) VALUES (1, ?) \
+        ON CONFLICT (singleton) DO UPDATE SET scope_id = excluded.scope_id",
+    oceanbase: "INSERT INTO pc_default_scope (singleton, scope_id) VALUES (1, ?) \
+        ON DUPLICATE KEY UPDATE scope_id = values(scope_id)",
+};
+
+/// Lets one transaction at a time move Scopes below others, so that two together never close a
+/// circle. On SQLite there is only one; on OceanBase the one row that always exists stands for all.
+async fn lock_tree(tx: &mut Transaction) -> Result<(), DatabaseError> {
+    if tx.engine() == Engine::OceanBase {
+        tx.query("SELECT 1 FROM pc_default_scope WHERE singleton = 1 FOR UPDATE", values![]).await?;
+    }
+    Ok(())
+}
+
+/// A key that another process used at the same moment is found on the second try.
 async fn create_in(store: &Store, new: &NewScope, as_default: bool) -> Result<Scope, CreateScopeError> {
+    let once = || store.database.transact("scopes.create", |tx| create_once(tx, new, as_default));
+    let is_taken = |error: &CreateScopeError| kind_of(error) == Some(DatabaseErrorKind::UniqueViolation);
+    match once().await {
+        Err(error) if is_taken(&error) => once().await.map_err(|error| {
+            if is_taken(&error) { StoreError::invalid("a new scope's identity is taken").into() } else { error }
+        }),
+        outcome => outcome,
+    }
+}
+
+async fn create_once(
+    mut tx: Transaction,
+    new: &NewScope,
+    as_default: bool,
+) -> Result<Scope, CreateScopeError> {
     let at = StoreError::at("scopes.create");
-    let mut tx = store.database.write().await.map_err(&at)?;
     let creation = creation_digest(new);
     let known = tx
         .query_one(
@@ -274,10 +310,7 @@ async fn create_in(store: &Store, new: &NewScope, as_default: bool) -> Result<Sc
         Relations::Unknown => return Err(CreateScopeError::ScopeNotFound),
         Relations::Impossible => return Err(CreateScopeError::InvalidRelationship),
     }
-    insert(&mut tx, new, creation).await.map_err(|error| match error.kind {
-        DatabaseErrorKind::UniqueViolation => StoreError::invalid("a new scope's identity is taken"),
-        _ => at(error),
-    })?;
+    insert(&mut tx, new, creation).await.map_err(&at)?;
     if as_default {
         put_default(&mut tx, &new.scope_id).await.map_err(&at)?;
     }
@@ -375,9 +408,19 @@ async fn check_relations(
 }
 
 async fn version(tx: &mut Transaction, id: &str) -> Result<Option<i64>, DatabaseError> {
-    let row = tx.query_one("SELECT version FROM pc_scopes WHERE scope_id = ?", values![id]).await?;
+    read_version(tx, VERSION.into(), id).await
+}
+
+async fn read_version(tx: &mut Transaction, text: Text, id: &str) -> Result<Option<i64>, DatabaseError> {
+    let row = tx.query_one(text, values![id]).await?;
     row.map(|row| row.integer(0)).transpose()
 }
+
+const VERSION: &str = "SELECT version FROM pc_scopes WHERE scope_id = ?";
+
+/// A SQLite transaction excludes every other writer already; OceanBase locks the row.
+const LOCK_VERSION: Twin =
+    Twin { sqlite: VERSION, oceanbase: "SELECT version FROM pc_scopes WHERE scope_id = ? FOR UPDATE" };
 
 async fn load(tx: &mut Transaction, id: &str) -> Result<Option<Scope>, StoreError> {
     Ok(load_all(tx, &[Value::from(id)]).await?.pop())
@@ -386,7 +429,7 @@ async fn load(tx: &mut Transaction, id: &str) -> Result<Option<Scope>, StoreErro
 /// Loads Scopes by identity with three statements, however many there are; ascending by identity.
 async fn load_all(tx: &mut Transaction, ids: &[Value]) -> Result<Vec<Scope>, StoreError> {
     let at = StoreError::at("scopes.load");
-    let marks = vec!["?"; ids.len()].join(", ");
+    let marks = placeholders(ids.len());
     let rows = tx
         .query(
             format!(

@@ -2,7 +2,7 @@
 
 use powercontext_core::ids::ScopeId;
 
-use crate::database::{Value, values};
+use crate::database::{Engine, Value, values};
 use crate::{Store, StoreError};
 
 use super::{Scope, load_all};
@@ -56,16 +56,26 @@ pub async fn list(
         parameters.push(Value::from(kind));
     }
     if let Some((field, query)) = &filter.query {
-        text.push_str(match field {
-            ScopeField::ScopeId => " AND scope_id LIKE ? ESCAPE '\\'",
-            ScopeField::Title => " AND title LIKE ? ESCAPE '\\'",
-            ScopeField::Summary => " AND summary LIKE ? ESCAPE '\\'",
-            ScopeField::ExternalReferenceValue => {
+        let (column, in_references) = match field {
+            ScopeField::ScopeId => ("scope_id", false),
+            ScopeField::Title => ("title", false),
+            ScopeField::Summary => ("summary", false),
+            ScopeField::ExternalReferenceValue => ("reference.value", true),
+        };
+        let (condition, pattern) = match store.database.engine() {
+            Engine::Sqlite => (format!("{column} LIKE ? ESCAPE '!'"), containing(query)),
+            // LIKE compares by bytes there, and lower() would fold more than ASCII.
+            Engine::OceanBase => (format!("regexp_like({column}, ?, 'c')"), either_case(query)),
+        };
+        text.push_str(&if in_references {
+            format!(
                 " AND EXISTS (SELECT 1 FROM pc_scope_external_references AS reference \
-                 WHERE reference.scope_id = scope.scope_id AND reference.value LIKE ? ESCAPE '\\')"
-            }
+                 WHERE reference.scope_id = scope.scope_id AND {condition})"
+            )
+        } else {
+            format!(" AND {condition}")
         });
-        parameters.push(Value::Text(containing(query)));
+        parameters.push(Value::Text(pattern));
     }
     text.push_str(" ORDER BY scope_id LIMIT ?");
     parameters.push(Value::Integer(i64::from(limit)));
@@ -83,11 +93,26 @@ fn containing(query: &str) -> String {
     let mut pattern = String::with_capacity(query.len() + 2);
     pattern.push('%');
     for character in query.chars() {
-        if matches!(character, '%' | '_' | '\\') {
-            pattern.push('\\');
+        if matches!(character, '%' | '_' | '!') {
+            pattern.push('!');
         }
         pattern.push(character);
     }
     pattern.push('%');
+    pattern
+}
+
+/// A regular expression for texts that contain `query`, with ASCII letters in either case.
+fn either_case(query: &str) -> String {
+    let mut pattern = String::with_capacity(query.len() * 4);
+    for character in query.chars() {
+        if character.is_ascii_alphabetic() {
+            pattern.extend(['[', character.to_ascii_lowercase(), character.to_ascii_uppercase(), ']']);
+        } else if character.is_alphanumeric() {
+            pattern.push(character);
+        } else {
+            pattern.push_str(&format!("\\x{{{:x}}}", u32::from(character)));
+        }
+    }
     pattern
 }

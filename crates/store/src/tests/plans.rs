@@ -1,5 +1,7 @@
-use super::databases;
+use super::{oceanbase, sqlite};
 use crate::database::values;
+use crate::{fulltext, pending};
+use powercontext_core::topic::Channel;
 
 /// Statements that run for every request, Window or supervisor pass, as the modules have them.
 const HOT: &[&str] = &[
@@ -14,16 +16,16 @@ const HOT: &[&str] = &[
     "SELECT scope_id FROM pc_scopes WHERE scope_id > ? ORDER BY scope_id LIMIT ?",
     "SELECT scope_id FROM pc_scopes WHERE scope_id > ? AND parent_scope_id = ? ORDER BY scope_id LIMIT ?",
     "SELECT scope_id FROM pc_scopes WHERE idempotency_key = ?",
-    crate::pending::PAGE,
-    crate::fulltext::TOPIC_FREQUENCIES,
-    crate::fulltext::CHUNK_FREQUENCIES,
-    crate::fulltext::TOPIC_CANDIDATES,
-    crate::fulltext::CHUNK_CANDIDATES,
+    pending::PAGE.sqlite,
+    fulltext::TOPIC_FREQUENCIES,
+    fulltext::CHUNK_FREQUENCIES,
+    fulltext::TOPIC_CANDIDATES,
+    fulltext::CHUNK_CANDIDATES,
 ];
 
 #[tokio::test]
 async fn no_hot_statement_scans_a_table() {
-    for database in databases().await {
+    for database in [sqlite().await] {
         let mut reader = database.store.database.read().await.unwrap();
         for statement in HOT {
             let rows = reader.query(format!("EXPLAIN QUERY PLAN {statement}"), values![]).await.unwrap();
@@ -50,9 +52,9 @@ async fn no_hot_statement_scans_a_table() {
 
 #[tokio::test]
 async fn the_page_of_unanswered_flushes_walks_its_own_index_without_sorting() {
-    for database in databases().await {
+    for database in [sqlite().await] {
         let mut reader = database.store.database.read().await.unwrap();
-        let rows = reader.query(format!("EXPLAIN QUERY PLAN {}", crate::pending::PAGE), values![]).await;
+        let rows = reader.query(format!("EXPLAIN QUERY PLAN {}", pending::PAGE.sqlite), values![]).await;
         let plan: Vec<String> = rows.unwrap().iter().map(|row| row.text(3).unwrap()).collect();
         assert!(plan.iter().any(|step| step.contains("pc_artifact_processing_pending_asked")), "{plan:?}");
         assert!(plan.iter().all(|step| !step.contains("TEMP B-TREE")), "{plan:?}");

@@ -3,6 +3,7 @@ use powercontext_core::topic::TopicRef;
 use powercontext_core::work::{ErrorCode, Frontier};
 
 use super::{artifact, create, databases, key, prepared, request};
+use crate::database::Engine;
 use crate::publish::{PublishError, TopicOperation, publish};
 use crate::{budgets, cursors, leases, topics};
 
@@ -141,9 +142,11 @@ async fn a_failure_in_the_last_statement_undoes_everything_before_it() {
             ("pc_artifact_processing_pending", "DELETE"),
             ("pc_topic_memory_work_budgets", "DELETE"),
         ] {
-            let trigger = format!(
-                "CREATE TRIGGER broken BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT, 'broken'); END"
-            );
+            let broken = match database.engine() {
+                Engine::Sqlite => "BEGIN SELECT RAISE(ABORT, 'broken'); END",
+                Engine::OceanBase => "FOR EACH ROW BEGIN SIGNAL SQLSTATE '45000'; END",
+            };
+            let trigger = format!("CREATE TRIGGER broken BEFORE {event} ON {table} {broken}");
             database.run(&trigger).await;
             let before = database.dump().await;
             let operations = vec![create("two", "Second", "S", "merlin")];
