@@ -8,7 +8,7 @@
 //! terms a record has (coverage) and keeps the most promising ones; those are scored exactly,
 //! collapsed by Topic and only then cut to the channel's cap (TM-139).
 
-mod oceanbase;
+pub(crate) mod oceanbase;
 
 use powercontext_core::analyzer::Query;
 use powercontext_core::ids::{ArtifactId, ScopeId};

@@ -97,12 +97,18 @@ pub async fn migrate(options: &StoreOptions, ids: &dyn IdSource) -> Result<Migra
     let database = open_or_create(&options.target(true)).await.map_err(StoreError::at("migrations.open"))?;
     let store = Store { database };
     let lock = lock::take(&store.database).await?;
+    let applied = run(&store, ids).await;
+    lock::release(lock).await;
+    Ok(MigrationReport { applied: applied?, current: newest() })
+}
+
+/// What a run does while it holds the lock.
+async fn run(store: &Store, ids: &dyn IdSource) -> Result<Vec<i64>, OpenError> {
     let applied = apply_missing(&store.database).await?;
     check_collations(&store.database).await?;
-    keep_shape(&store).await?;
-    ensure_default_scope(&store, ids).await?;
-    lock::release(lock).await;
-    Ok(MigrationReport { applied, current: newest() })
+    keep_shape(store).await?;
+    ensure_default_scope(store, ids).await?;
+    Ok(applied)
 }
 
 async fn open_or_create(target: &Target) -> Result<Database, DatabaseError> {

@@ -3,11 +3,15 @@
 //! It belongs to a connection of its own, so a run that dies gives it back. SQLite needs none,
 //! because its transactions exclude each other and hold whole migrations.
 
+use std::time::Duration;
+
 use crate::database::{Database, Engine, Transaction, values};
 use crate::error::StoreError;
 
-/// How long a run waits for another one, in seconds.
-const WAIT_SECONDS: i64 = 300;
+/// How often a run asks for the lock, each time for a second, before it gives up.
+const TRIES: u32 = 300;
+/// How long a run waits before it asks again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Waits until no other run is at work on this database.
 pub(super) async fn take(database: &Database) -> Result<Option<Transaction>, StoreError> {
@@ -16,16 +20,15 @@ pub(super) async fn take(database: &Database) -> Result<Option<Transaction>, Sto
         return Ok(None);
     }
     let mut session = database.session().await.map_err(&at)?;
-    let row = session
-        .query_one("SELECT get_lock(concat('powercontext.migrate.', database()), ?)", values![WAIT_SECONDS])
-        .await
-        .map_err(&at)?;
-    let taken = row.map_or(Ok(None), |row| row.optional_integer(0)).map_err(&at)?;
-    if taken == Some(1) {
-        Ok(Some(session))
-    } else {
-        Err(StoreError::invalid("another migration of this database did not end in time"))
+    for _ in 0..TRIES {
+        let text = "SELECT get_lock(concat('powercontext.migrate.', database()), 1)";
+        let row = session.query_one(text, values![]).await.map_err(&at)?;
+        if row.map_or(Ok(None), |row| row.optional_integer(0)).map_err(&at)? == Some(1) {
+            return Ok(Some(session));
+        }
+        tokio::time::sleep(PAUSE).await;
     }
+    Err(StoreError::invalid("another migration of this database did not end in time"))
 }
 
 /// Lets the next run begin.

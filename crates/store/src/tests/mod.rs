@@ -2,6 +2,8 @@
 
 mod budgets;
 mod capture;
+mod equal_ranking;
+mod faults_on_oceanbase;
 mod leases_on_oceanbase;
 mod pending;
 mod plans;

@@ -60,3 +60,40 @@ async fn the_page_of_unanswered_flushes_walks_its_own_index_without_sorting() {
         assert!(plan.iter().all(|step| !step.contains("TEMP B-TREE")), "{plan:?}");
     }
 }
+
+/// Statements that run for every request, Window or supervisor pass, on OceanBase.
+const HOT_ON_OCEANBASE: &[&str] = &[
+    "SELECT head FROM pc_source_journals WHERE scope_id = 'a' FOR UPDATE",
+    "SELECT position FROM pc_sources WHERE scope_id = 'a' AND position > 1 ORDER BY position LIMIT 9",
+    "SELECT position FROM pc_sources WHERE scope_id = 'a' AND source_type = 'b' AND source_id = 'c'",
+    "SELECT position FROM pc_source_cursors WHERE scope_id = 'a' AND binding_name = 'b' FOR UPDATE",
+    "SELECT revision FROM pc_artifact_heads WHERE scope_id = 'a' AND family = 'b' AND artifact_id IN ('c', 'd')",
+    "SELECT revision FROM pc_topic_memory_active_topics WHERE scope_id = 'a' AND artifact_id IN ('c', 'd')",
+    "DELETE FROM pc_topic_memory_active_chunks WHERE scope_id = 'a' AND chunk_key BETWEEN 1 AND 2",
+    "SELECT scope_id FROM pc_scopes WHERE idempotency_key = 'a'",
+];
+
+#[tokio::test]
+async fn no_hot_statement_scans_a_table_on_oceanbase() {
+    let Some(database) = oceanbase().await else { return };
+    let mut built: Vec<String> = HOT_ON_OCEANBASE.iter().map(|&text| text.to_owned()).collect();
+    for channel in [Channel::TopicFts, Channel::DetailFts] {
+        built.push(fulltext::oceanbase::frequencies_text(channel, 3));
+        built.push(fulltext::oceanbase::candidates_text(channel, 3));
+    }
+    built.push(pending::PAGE.oceanbase.to_owned());
+    let mut reader = database.store.database.read().await.unwrap();
+    for text in built {
+        let rows = reader.query(format!("EXPLAIN {}", filled(&text)), values![]).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.text(0).unwrap()).collect();
+        let plan = plan.join("\n");
+        assert!(!plan.contains("TABLE FULL SCAN"), "{text}\n{plan}");
+        let retrievals = plan.matches("TEXT RETRIEVAL SCAN").count();
+        assert_eq!(retrievals, text.matches("MATCH").count(), "{text}\n{plan}");
+    }
+}
+
+/// The statement with a value in place of every placeholder.
+fn filled(text: &str) -> String {
+    text.replace("LIMIT ?", "LIMIT 9").replace(">= ?", ">= 2").replace("<= ?", "<= 8").replace('?', "'7xfoo'")
+}
