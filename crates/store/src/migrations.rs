@@ -51,11 +51,11 @@ const HISTORY: Twin = Twin {
         DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
 };
 
-/// Each database formats its own clock.
+/// Each database formats its own clock. A row that is there already says the same.
 const APPLIED: Twin = Twin {
     sqlite: "INSERT INTO pc_schema_migrations (number, name, checksum, applied_at) \
         VALUES (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
-    oceanbase: "INSERT INTO pc_schema_migrations (number, name, checksum, applied_at) \
+    oceanbase: "INSERT IGNORE INTO pc_schema_migrations (number, name, checksum, applied_at) \
         VALUES (?, ?, ?, date_format(utc_timestamp(6), '%Y-%m-%dT%H:%i:%s.%fZ'))",
 };
 
@@ -136,11 +136,13 @@ async fn apply_missing(database: &Database) -> Result<Vec<i64>, OpenError> {
         if applied.iter().any(|row| row.number == migration.number) {
             continue;
         }
-        apply(&mut tx, migration).await.map_err(&at)?;
+        let written = apply(&mut tx, migration).await.map_err(&at)?;
         if database.engine() == Engine::Sqlite {
             tx.commit().await.map_err(&at)?;
         }
-        applied_now.push(migration.number);
+        if written == 1 {
+            applied_now.push(migration.number);
+        }
     }
     Ok(applied_now)
 }
@@ -217,7 +219,7 @@ async fn applied(tx: &mut Transaction) -> Result<Vec<Applied>, DatabaseError> {
     rows.iter().map(|row| Ok(Applied { number: row.integer(0)?, checksum: row.text(1)? })).collect()
 }
 
-async fn apply(tx: &mut Transaction, migration: &Migration) -> Result<(), DatabaseError> {
+async fn apply(tx: &mut Transaction, migration: &Migration) -> Result<u64, DatabaseError> {
     let text = migration.text(tx.engine());
     match tx.engine() {
         Engine::Sqlite => {
@@ -229,8 +231,7 @@ async fn apply(tx: &mut Transaction, migration: &Migration) -> Result<(), Databa
             }
         }
     }
-    tx.execute(APPLIED, values![migration.number, migration.name, digest(text)]).await?;
-    Ok(())
+    tx.execute(APPLIED, values![migration.number, migration.name, digest(text)]).await
 }
 
 /// The statements of a migration; each ends with a semicolon at the end of its line.

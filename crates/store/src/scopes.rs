@@ -224,11 +224,15 @@ async fn update_in(mut tx: Transaction, update: &UpdateScope) -> Result<Scope, U
 pub async fn default(store: &Store) -> Result<Option<Scope>, StoreError> {
     let at = StoreError::at("scopes.default");
     let mut reader = store.database.snapshot().await.map_err(&at)?;
-    let row = reader.query_one("SELECT scope_id FROM pc_default_scope", values![]).await.map_err(&at)?;
-    match row {
-        Some(row) => load(&mut reader, &row.text(0).map_err(&at)?).await,
+    match read_default(&mut reader).await.map_err(&at)? {
+        Some(scope_id) => load(&mut reader, &scope_id).await,
         None => Ok(None),
     }
+}
+
+async fn read_default(tx: &mut Transaction) -> Result<Option<String>, DatabaseError> {
+    let row = tx.query_one("SELECT scope_id FROM pc_default_scope", values![]).await?;
+    row.map(|row| row.text(0)).transpose()
 }
 
 /// Makes a Scope the default one; choosing it again changes nothing.
@@ -289,6 +293,11 @@ async fn create_once(
     as_default: bool,
 ) -> Result<Scope, CreateScopeError> {
     let at = StoreError::at("scopes.create");
+    if as_default && let Some(known) = read_default(&mut tx).await.map_err(&at)? {
+        // Another migration was faster.
+        let scope = load(&mut tx, &known).await?;
+        return Ok(scope.ok_or(StoreError::invalid("the default scope vanished"))?);
+    }
     let creation = creation_digest(new);
     let known = tx
         .query_one(

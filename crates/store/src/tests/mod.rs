@@ -138,7 +138,7 @@ impl TestDatabase {
             Engine::Sqlite => leases::begin_embedded_term(&self.store, &holder).await.unwrap(),
             Engine::OceanBase => {
                 if let Some(fence) = leases::current(&self.store).await.unwrap() {
-                    leases::release(&self.store, &fence).await.unwrap();
+                    assert!(leases::release(&self.store, &fence).await.unwrap(), "{fence:?}");
                 }
                 leases::acquire(&self.store, &holder, Duration::from_secs(600)).await.unwrap().unwrap()
             }
