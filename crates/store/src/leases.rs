@@ -133,8 +133,10 @@ pub async fn renew(store: &Store, fence: &Fence, ttl: Duration) -> Result<bool, 
 /// [`StoreError`] when the database cannot be written, or is SQLite.
 pub async fn release(store: &Store, fence: &Fence) -> Result<bool, StoreError> {
     elected(store)?;
+    // The clock of a statement is the moment it arrived, which the server rounds down to its last look
+    // at the clock, some milliseconds ago. A second back, the next statement sees the term as over.
     let now = "UPDATE pc_artifact_processing_leases \
-               SET lease_expires_at = timestampadd(microsecond, ?, utc_timestamp(6)) \
+               SET lease_expires_at = timestampadd(microsecond, ?, timestampadd(second, -1, utc_timestamp(6))) \
                WHERE supervisor_group = ? AND holder_id = ? AND supervisor_generation = ? \
                AND lease_expires_at > utc_timestamp(6)";
     change_own(store, "leases.release", now, (fence, Duration::ZERO)).await

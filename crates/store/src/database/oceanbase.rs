@@ -76,7 +76,11 @@ pub async fn create_database(server: &OceanBaseServer) -> Result<(), DatabaseErr
 
 /// Widens the limits of a session for statements that change the schema.
 pub(super) fn migration_session() -> String {
-    format!("SET SESSION ob_query_timeout = {0}, ob_trx_timeout = {0}", MIGRATION_LIMIT.as_micros())
+    format!(
+        "SET SESSION ob_query_timeout = {0}, ob_trx_timeout = {0}, ob_trx_idle_timeout = {0}, \
+         ob_trx_lock_timeout = {0}",
+        MIGRATION_LIMIT.as_micros()
+    )
 }
 
 fn options(server: &OceanBaseServer) -> MySqlConnectOptions {

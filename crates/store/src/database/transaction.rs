@@ -139,7 +139,9 @@ impl Transaction {
     pub async fn roll_back(mut self) {
         let undone = self.command("ROLLBACK".to_owned()).await;
         tracing::trace!(ok = undone.is_ok(), "rolled back");
-        self.state = State::Finished;
+        if self.state == State::Open {
+            self.state = State::Finished;
+        }
     }
 
     async fn run(
