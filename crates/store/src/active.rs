@@ -155,7 +155,11 @@ impl<'a> ActiveScope<'a> {
         Ok(())
     }
 
-    async fn insert_chunks(&mut self, tx: &mut Transaction, record: &Record<'_>) -> Result<(), DatabaseError> {
+    async fn insert_chunks(
+        &mut self,
+        tx: &mut Transaction,
+        record: &Record<'_>,
+    ) -> Result<(), DatabaseError> {
         match tx.engine() {
             Engine::Sqlite => self.insert_each_chunk(tx, record).await?,
             Engine::OceanBase => self.insert_chunks_together(tx, record).await?,
@@ -165,7 +169,11 @@ impl<'a> ActiveScope<'a> {
     }
 
     /// SQLite keeps posting lists in tables of their own, and a statement more costs no trip.
-    async fn insert_each_chunk(&self, tx: &mut Transaction, record: &Record<'_>) -> Result<(), DatabaseError> {
+    async fn insert_each_chunk(
+        &self,
+        tx: &mut Transaction,
+        record: &Record<'_>,
+    ) -> Result<(), DatabaseError> {
         let projection = &record.prepared.projection;
         tx.execute(
             "INSERT INTO pc_topic_memory_topic_fts (rowid, terms) VALUES (?, ?)",

@@ -237,11 +237,7 @@ pub async fn record_failure(
     store.database.transact("budgets.record_failure", |tx| record_in(tx, attempt, code)).await
 }
 
-async fn record_in(
-    mut tx: Transaction,
-    attempt: &AttemptFence,
-    code: ErrorCode,
-) -> Result<bool, StoreError> {
+async fn record_in(mut tx: Transaction, attempt: &AttemptFence, code: ErrorCode) -> Result<bool, StoreError> {
     let at = StoreError::at("budgets.record_failure");
     if !leases::is_current(&mut tx, &attempt.fence).await.map_err(&at)? {
         return Ok(false);

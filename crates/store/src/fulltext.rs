@@ -16,8 +16,8 @@ use powercontext_core::ranking::{self, Statistics};
 use powercontext_core::topic::Channel;
 use serde_json::json;
 
-use crate::{DatabaseError, StoreError};
 use crate::database::{Engine, Row, Transaction, values};
+use crate::{DatabaseError, StoreError};
 
 pub(crate) use oceanbase::postings;
 
@@ -75,9 +75,7 @@ pub(crate) async fn channel(
     }
     let rows = match tx.engine() {
         Engine::Sqlite => candidates(tx, channel, scope_key, (query, &weighted)).await,
-        Engine::OceanBase => {
-            oceanbase::candidates(tx, channel, (scope, scope_key), (query, &weighted)).await
-        }
+        Engine::OceanBase => oceanbase::candidates(tx, channel, (scope, scope_key), (query, &weighted)).await,
     }
     .map_err(StoreError::at("fulltext.channel"))?;
     let mut scored = Vec::with_capacity(rows.len());
@@ -121,9 +119,7 @@ async fn candidates(
         weighted.iter().map(|term| json!([expression(scope_key, term.text), term.weight])).collect();
     let list = json!(list).to_string();
     match channel {
-        Channel::TopicFts => {
-            tx.query(TOPIC_CANDIDATES, values![list, required(query), MAX_CANDIDATES]).await
-        }
+        Channel::TopicFts => tx.query(TOPIC_CANDIDATES, values![list, required(query), MAX_CANDIDATES]).await,
         Channel::DetailFts => {
             let parameters = values![list, required(query), MAX_CHUNKS_OF_ONE_TOPIC, MAX_CANDIDATES];
             tx.query(CHUNK_CANDIDATES, parameters).await

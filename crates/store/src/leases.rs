@@ -191,8 +191,7 @@ pub(crate) async fn hold(tx: &mut Transaction, fence: &Fence) -> Result<bool, Da
 }
 
 async fn check(tx: &mut Transaction, text: Text, fence: &Fence) -> Result<bool, DatabaseError> {
-    let row =
-        tx.query_one(text, values![GROUP, fence.holder.as_str(), fence.generation.get()]).await?;
+    let row = tx.query_one(text, values![GROUP, fence.holder.as_str(), fence.generation.get()]).await?;
     Ok(row.is_some())
 }
 

@@ -267,10 +267,9 @@ mod tests {
         ] {
             assert_eq!(parts(text), expected, "{text}");
         }
-        for wrong in
-            ["mysql://host/x", "mysql://u@h", "mysql://u@h/", "mysql://@h/x", "mysql://u@h:0/x"]
-                .into_iter()
-                .chain(["mysql://u@h:x/x", "mysql://u@h/x?tls=1", "mysql://u@h/`", "mysql://u:%zz@h/x"])
+        for wrong in ["mysql://host/x", "mysql://u@h", "mysql://u@h/", "mysql://@h/x", "mysql://u@h:0/x"]
+            .into_iter()
+            .chain(["mysql://u@h:x/x", "mysql://u@h/x?tls=1", "mysql://u@h/`", "mysql://u:%zz@h/x"])
         {
             assert_eq!(DatabaseUrl::parse(wrong), Err(InvalidUrl::Server), "{wrong}");
         }

@@ -113,10 +113,7 @@ pub async fn page(
     }
     parameters.extend(values![binding, scope, i64::from(limit)]);
     let mut reader = store.database.read().await.map_err(&at)?;
-    let rows = reader
-        .query(PAGE, parameters)
-        .await
-        .map_err(&at)?;
+    let rows = reader.query(PAGE, parameters).await.map_err(&at)?;
     rows.iter().map(fact).collect()
 }
 

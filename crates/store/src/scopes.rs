@@ -5,18 +5,18 @@
 //! Scope exists exactly when its Journal does.
 
 mod list;
+mod relations;
 
 use powercontext_core::content::digest;
 use powercontext_core::ids::ScopeId;
 use serde_json::json;
 
-use crate::database::{Engine, Text, Transaction, Twin, Value, kind_of, placeholders, values};
+use crate::database::{Text, Transaction, Twin, Value, kind_of, placeholders, values};
 use crate::{DatabaseError, DatabaseErrorKind, Store, StoreError};
 
-pub use list::{ScopeField, ScopeFilter, list};
+use relations::{Relations, check_relations, lock_tree};
 
-/// The largest number of steps a chain of parents is followed.
-const MAX_PARENT_STEPS: i64 = 10_000;
+pub use list::{ScopeField, ScopeFilter, list};
 
 /// A link from a Scope to something outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -266,22 +266,17 @@ const PUT_DEFAULT: Twin = Twin {
         ON DUPLICATE KEY UPDATE scope_id = values(scope_id)",
 };
 
-/// Lets one transaction at a time move Scopes below others, so that two together never close a
-/// circle. On SQLite there is only one; on OceanBase the one row that always exists stands for all.
-async fn lock_tree(tx: &mut Transaction) -> Result<(), DatabaseError> {
-    if tx.engine() == Engine::OceanBase {
-        tx.query("SELECT 1 FROM pc_default_scope WHERE singleton = 1 FOR UPDATE", values![]).await?;
-    }
-    Ok(())
-}
-
 /// A key that another process used at the same moment is found on the second try.
 async fn create_in(store: &Store, new: &NewScope, as_default: bool) -> Result<Scope, CreateScopeError> {
     let once = || store.database.transact("scopes.create", |tx| create_once(tx, new, as_default));
     let is_taken = |error: &CreateScopeError| kind_of(error) == Some(DatabaseErrorKind::UniqueViolation);
     match once().await {
         Err(error) if is_taken(&error) => once().await.map_err(|error| {
-            if is_taken(&error) { StoreError::invalid("a new scope's identity is taken").into() } else { error }
+            if is_taken(&error) {
+                StoreError::invalid("a new scope's identity is taken").into()
+            } else {
+                error
+            }
         }),
         outcome => outcome,
     }
@@ -378,42 +373,6 @@ async fn insert_relations(
         .await?;
     }
     Ok(())
-}
-
-enum Relations {
-    Possible,
-    Unknown,
-    Impossible,
-}
-
-async fn check_relations(
-    tx: &mut Transaction,
-    scope_id: &ScopeId,
-    parent: Option<&ScopeId>,
-    references: &[ScopeId],
-) -> Result<Relations, DatabaseError> {
-    if parent == Some(scope_id) || references.contains(scope_id) {
-        return Ok(Relations::Impossible);
-    }
-    for related in parent.into_iter().chain(references) {
-        if version(tx, related.as_str()).await?.is_none() {
-            return Ok(Relations::Unknown);
-        }
-    }
-    let Some(parent) = parent else { return Ok(Relations::Possible) };
-    // A chain of parents has no circle yet, so following it ends; the bound guards damaged data.
-    let circle = tx
-        .query_one(
-            "WITH RECURSIVE ancestors (scope_id, steps) AS ( \
-               SELECT ?, 0 UNION ALL \
-               SELECT parent.parent_scope_id, ancestors.steps + 1 FROM ancestors \
-               JOIN pc_scopes AS parent ON parent.scope_id = ancestors.scope_id \
-               WHERE parent.parent_scope_id IS NOT NULL AND ancestors.steps < ?) \
-             SELECT 1 FROM ancestors WHERE scope_id = ? LIMIT 1",
-            values![parent.as_str(), MAX_PARENT_STEPS, scope_id.as_str()],
-        )
-        .await?;
-    Ok(if circle.is_some() { Relations::Impossible } else { Relations::Possible })
 }
 
 async fn version(tx: &mut Transaction, id: &str) -> Result<Option<i64>, DatabaseError> {

@@ -210,7 +210,9 @@ impl Database {
     pub async fn open(target: &Target) -> Result<Self, DatabaseError> {
         let (engine, writers, readers) = match target {
             Target::Sqlite(file) => (Engine::Sqlite, 1, file.readers),
-            Target::OceanBase(server) => (Engine::OceanBase, server.connections.max(MIN_WRITERS), server.connections),
+            Target::OceanBase(server) => {
+                (Engine::OceanBase, server.connections.max(MIN_WRITERS), server.connections)
+            }
         };
         let database = Self {
             engine,

@@ -32,9 +32,7 @@ pub(crate) fn postings(scope_key: i64, terms: &str) -> String {
 
 /// The token of one term: at most 19 digits, a mark and 64 characters, which the index takes.
 fn token(scope_key: i64, term: &str) -> String {
-    let kept = |character: char| {
-        matches!(character, 'a'..='z' | '0'..='9' | '_' | '\u{4e00}'..='\u{9fff}')
-    };
+    let kept = |character: char| matches!(character, 'a'..='z' | '0'..='9' | '_' | '\u{4e00}'..='\u{9fff}');
     if term.chars().all(kept) {
         return format!("{scope_key}x{term}");
     }
@@ -114,7 +112,9 @@ pub(crate) fn candidates_text(channel: Channel, terms: usize) -> String {
         vec![each; terms].join(" UNION ALL ")
     );
     let best = match channel {
-        Channel::TopicFts => "best AS (SELECT record FROM hits ORDER BY weight DESC, record LIMIT ?)".to_owned(),
+        Channel::TopicFts => {
+            "best AS (SELECT record FROM hits ORDER BY weight DESC, record LIMIT ?)".to_owned()
+        }
         Channel::DetailFts => format!(
             "placed AS (SELECT record, weight, row_number() OVER ( \
                PARTITION BY record DIV {CHUNKS_PER_TOPIC} ORDER BY weight DESC, record) AS place FROM hits), \
@@ -134,10 +134,15 @@ mod tests {
     #[test]
     fn every_term_becomes_one_token_of_known_letters_that_fits_the_index() {
         let longest = "漢".repeat(64);
-        for term in ["kestrel", "a_1", "租约", "can't", "3.14", "straße", "ひら", "임대", "\u{1F980}", &longest] {
+        for term in
+            ["kestrel", "a_1", "租约", "can't", "3.14", "straße", "ひら", "임대", "\u{1F980}", &longest]
+        {
             let token = token(i64::MAX, term);
             assert!(token.chars().count() <= 84, "{token}");
-            assert!(token.chars().all(|kept| kept.is_ascii_alphanumeric() || "_漢租约".contains(kept)), "{token}");
+            assert!(
+                token.chars().all(|kept| kept.is_ascii_alphanumeric() || "_漢租约".contains(kept)),
+                "{token}"
+            );
         }
         assert_eq!(postings(7, "a can't 租约").split(' ').count(), 3);
         assert_ne!(token(7, "can't"), token(7, "cant"));

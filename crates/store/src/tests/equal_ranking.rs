@@ -7,8 +7,30 @@ use crate::publish::TopicOperation;
 use crate::topics::{self, TopicHit};
 
 const WORDS: &[&str] = &[
-    "kestrel", "osprey", "merlin", "can't", "3.14", "naïve", "straße", "租约", "围栏", "领导者", "リース", "임대",
-    "lease", "fence", "cursor", "head", "worker", "window", "topic", "a_b", "ÉTÉ", "x-ray", "no.1", "the",
+    "kestrel",
+    "osprey",
+    "merlin",
+    "can't",
+    "3.14",
+    "naïve",
+    "straße",
+    "租约",
+    "围栏",
+    "领导者",
+    "リース",
+    "임대",
+    "lease",
+    "fence",
+    "cursor",
+    "head",
+    "worker",
+    "window",
+    "topic",
+    "a_b",
+    "ÉTÉ",
+    "x-ray",
+    "no.1",
+    "the",
 ];
 
 /// A fixed walk through the words, so that every run and every database sees the same texts.

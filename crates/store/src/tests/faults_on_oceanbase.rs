@@ -9,7 +9,8 @@ use crate::{DatabaseErrorKind, StoreError, cursors, pending, scopes, sources, to
 /// Ends every other session of the test's database, as a restarted server would.
 async fn cut_off(database: &TestDatabase) {
     let mut session = database.store.database.session().await.unwrap();
-    let text = "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()";
+    let text =
+        "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()";
     for row in session.query(text, values![]).await.unwrap() {
         // One that ended by itself meanwhile cannot be ended again.
         let _ = session.command(format!("KILL {}", row.integer(0).unwrap())).await;
@@ -125,7 +126,8 @@ async fn two_scopes_moved_below_each_other_at_once_never_close_a_circle() {
             };
             let (one, two) = (below(&a, &b), below(&b, &a));
             let other = database.reopened().await;
-            let (one, two) = tokio::join!(scopes::update(&database.store, &one), scopes::update(&other, &two));
+            let (one, two) =
+                tokio::join!(scopes::update(&database.store, &one), scopes::update(&other, &two));
             assert_ne!(one.is_ok(), two.is_ok(), "{one:?} {two:?}");
         }
     }
