@@ -213,6 +213,11 @@ pub(super) struct Lent {
 }
 
 impl Lent {
+    /// Ends the loan of a connection that was taken out.
+    pub(super) fn give_back(mut self, link: Link) {
+        self.link = Some(link);
+    }
+
     /// Replaces a lost connection. The idle ones are closed too: what broke this one broke them.
     pub(super) async fn renew(&mut self) -> Result<(), DatabaseError> {
         self.link = None;

@@ -212,13 +212,12 @@ impl Drop for Transaction {
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => {
                 runtime.spawn(async move {
-                    if let Some(link) = lent.link.as_mut() {
-                        let undone = link.command("ROLLBACK".to_owned()).await;
-                        tracing::trace!(ok = undone.is_ok(), "rolled back on drop");
-                        let lost = undone.is_err_and(|error| error.kind == DatabaseErrorKind::Lost);
-                        if lost {
-                            drop(lent.link.take());
-                        }
+                    // Not given back before it is clean: a runtime that ends here closes it instead.
+                    let Some(mut link) = lent.link.take() else { return };
+                    let undone = link.command("ROLLBACK".to_owned()).await;
+                    tracing::trace!(ok = undone.is_ok(), "rolled back on drop");
+                    if undone.is_ok() || link.engine() == Engine::Sqlite {
+                        lent.give_back(link);
                     }
                 });
             }

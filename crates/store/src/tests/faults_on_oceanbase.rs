@@ -2,33 +2,22 @@
 
 use std::time::Duration;
 
-use super::{TestDatabase, databases, key, new_scope, new_source, oceanbase};
+use super::{cut_off, databases, key, new_scope, new_source, oceanbase};
 use crate::database::values;
 use crate::{DatabaseErrorKind, StoreError, cursors, pending, scopes, sources, topics};
-
-/// Ends every other session of the test's database, as a restarted server would.
-async fn cut_off(database: &TestDatabase) {
-    let mut session = database.store.database.session().await.unwrap();
-    let text =
-        "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()";
-    for row in session.query(text, values![]).await.unwrap() {
-        // One that ended by itself meanwhile cannot be ended again.
-        let _ = session.command(format!("KILL {}", row.integer(0).unwrap())).await;
-    }
-}
 
 #[tokio::test]
 async fn idle_connections_that_were_cut_off_are_replaced_unseen() {
     let Some(database) = oceanbase().await else { return };
     let scope = database.scope("a").await;
     for _ in 0..3 {
-        cut_off(&database).await;
+        cut_off(&database.store.database).await;
         database.capture(&scope, 1).await;
-        cut_off(&database).await;
+        cut_off(&database.store.database).await;
         cursors::get(&database.store, &key(&scope)).await.unwrap();
-        cut_off(&database).await;
+        cut_off(&database.store.database).await;
         assert!(database.search(&scope, "kestrel").await.is_empty());
-        cut_off(&database).await;
+        cut_off(&database.store.database).await;
         database.store.ping().await.unwrap();
     }
     assert_eq!(sources::head(&database.store, &scope).await.unwrap().get(), 3);
@@ -43,7 +32,7 @@ async fn a_transaction_that_was_cut_off_leaves_nothing_and_says_so() {
     tx.execute("UPDATE pc_source_journals SET head = 7 WHERE scope_id = ?", values![scope.as_str()])
         .await
         .unwrap();
-    cut_off(&database).await;
+    cut_off(&database.store.database).await;
     let error = tx.execute("UPDATE pc_source_journals SET head = 8", values![]).await.unwrap_err();
     assert_eq!(error.kind, DatabaseErrorKind::Lost, "{error:?}");
     drop(tx);

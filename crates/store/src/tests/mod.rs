@@ -38,9 +38,10 @@ use crate::{DatabaseUrl, Store, StoreOptions, leases, migrate, scopes, sources, 
 
 /// A database of one test, removed with it.
 struct TestDatabase {
-    _place: Place,
-    options: StoreOptions,
+    // Closed before the place is removed: a server would wait for a transaction that is open.
     store: Store,
+    options: StoreOptions,
+    _place: Place,
 }
 
 /// What is removed when the test ends.
@@ -85,6 +86,17 @@ fn test_options(url: DatabaseUrl) -> StoreOptions {
     StoreOptions { url, readers: 2, busy_timeout: Duration::from_secs(5) }
 }
 
+/// Ends every other session of the database, as a restarted server would.
+async fn cut_off(database: &Database) {
+    let mut session = database.session().await.unwrap();
+    let text =
+        "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()";
+    for row in session.query(text, values![]).await.unwrap() {
+        // One that ended by itself meanwhile cannot be ended again.
+        let _ = session.command(format!("KILL {}", row.integer(0).unwrap())).await;
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let Self::Server(options, name) = self else { return };
@@ -94,6 +106,8 @@ impl Drop for Place {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let database = Database::open(&options.target(false)).await.unwrap();
+                // The test's runtime waits here, so what it left open cannot be undone by itself.
+                cut_off(&database).await;
                 database.session().await.unwrap().command(text).await.unwrap();
             });
         });
