@@ -69,5 +69,5 @@ pub async fn open(options: &StoreOptions) -> Result<Store, Failure> {
 /// The failure of a database that cannot be opened or migrated.
 #[must_use]
 pub fn unusable(options: &StoreOptions, error: &OpenError) -> Failure {
-    Failure::Environment(format!("the database {:?} cannot be used: {}", options.url, chain(error)))
+    Failure::Environment(format!("the database {} cannot be used: {}", options.url, chain(error)))
 }
