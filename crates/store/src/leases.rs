@@ -40,6 +40,34 @@ pub async fn begin_embedded_term(
     Ok(generation)
 }
 
+/// Temporary.
+///
+/// # Errors
+/// Always.
+pub async fn acquire(
+    _store: &Store,
+    _holder: &HolderId,
+    _ttl: std::time::Duration,
+) -> Result<Option<SupervisorGeneration>, StoreError> {
+    Err(StoreError::invalid("not yet"))
+}
+
+/// Temporary.
+///
+/// # Errors
+/// Always.
+pub async fn renew(_store: &Store, _fence: &Fence, _ttl: std::time::Duration) -> Result<bool, StoreError> {
+    Err(StoreError::invalid("not yet"))
+}
+
+/// Temporary.
+///
+/// # Errors
+/// Always.
+pub async fn release(_store: &Store, _fence: &Fence) -> Result<bool, StoreError> {
+    Err(StoreError::invalid("not yet"))
+}
+
 /// The current term, or `None` before the first.
 ///
 /// # Errors

@@ -22,6 +22,7 @@ pub mod publish;
 pub mod scopes;
 pub mod sources;
 pub mod topics;
+pub mod waves;
 
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,12 @@ impl Store {
         let database = Self::connect(options, false).await?;
         migrations::verify(&database).await?;
         Ok(Self { database })
+    }
+
+    /// Whether other processes may use this database too.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        false
     }
 
     /// Proves that the database answers.
