@@ -15,8 +15,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::decide::Now;
 use crate::facts::{DurableFacts, FactsError};
-use crate::lease::{LeaseAnswer, LeaseCall, Loss, Moment, Tenure, Turn};
+use crate::lease::{LeaseAnswer, LeaseCall, Loss, Tenure, Turn};
 use crate::settings::SupervisorSettings;
 
 /// Where the process stands.
@@ -214,7 +215,7 @@ impl Keeping {
         });
     }
 
-    fn now(&self) -> Moment {
-        Moment { at: self.clock.monotonic(), random: self.ids.random().as_u64_pair().1 }
+    fn now(&self) -> Now {
+        Now { at: self.clock.monotonic(), random: self.ids.random().as_u64_pair().1 }
     }
 }

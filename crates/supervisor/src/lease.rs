@@ -13,6 +13,8 @@ use powercontext_core::ambient::Monotonic;
 use powercontext_core::ids::{HolderId, SupervisorGeneration};
 use powercontext_core::work::Fence;
 
+use crate::decide::Now;
+
 /// The periods of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTimes {
@@ -156,15 +158,6 @@ pub enum Turn {
     Lost(Fence, Loss),
 }
 
-/// The moment at which a tenure is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// The monotonic time.
-    pub at: Monotonic,
-    /// A random number, for jitter alone.
-    pub random: u64,
-}
-
 /// The leadership of one process.
 #[derive(Clone, Debug)]
 pub struct Tenure {
@@ -270,7 +263,7 @@ impl Tenure {
     }
 
     /// Learns that time has passed.
-    pub fn elapsed(&mut self, now: Moment) -> Option<Turn> {
+    pub fn elapsed(&mut self, now: Now) -> Option<Turn> {
         let State::Leading { fence, limit: Some(limit) } = &self.state else { return None };
         if now.at < limit.act_until {
             return None;
@@ -288,7 +281,7 @@ impl Tenure {
         call: &LeaseCall,
         sent: Monotonic,
         answer: LeaseAnswer,
-        now: Moment,
+        now: Now,
     ) -> Option<Turn> {
         let expired = self.elapsed(now);
         if expired.is_some() {
@@ -319,7 +312,7 @@ impl Tenure {
 
     /// Ends the term of `fence` because its user stopped using it: the database refused a write, or
     /// the user's own look at the clock came too late.
-    pub fn step_down(&mut self, fence: &Fence, loss: Loss, now: Moment) -> Option<Turn> {
+    pub fn step_down(&mut self, fence: &Fence, loss: Loss, now: Now) -> Option<Turn> {
         if self.fence() != Some(fence) {
             return None;
         }
@@ -343,7 +336,7 @@ impl Tenure {
         self.state = State::Over { unused };
     }
 
-    fn won(&mut self, generation: SupervisorGeneration, sent: Monotonic, now: Moment) -> Option<Turn> {
+    fn won(&mut self, generation: SupervisorGeneration, sent: Monotonic, now: Now) -> Option<Turn> {
         let fence = Fence { holder: self.holder.clone(), generation };
         let limit = self.settings.map(|settings| limit(settings, sent));
         match &mut self.state {
@@ -363,7 +356,7 @@ impl Tenure {
         }
     }
 
-    fn renewed(&mut self, asked: &Fence, sent: Monotonic, answer: LeaseAnswer, now: Moment) -> Option<Turn> {
+    fn renewed(&mut self, asked: &Fence, sent: Monotonic, answer: LeaseAnswer, now: Now) -> Option<Turn> {
         let (Some(settings), State::Leading { fence, limit: Some(kept) }) = (self.settings, &mut self.state)
         else {
             return None;
@@ -380,7 +373,7 @@ impl Tenure {
     }
 
     /// Is a candidate from now on, and tries again after a candidacy period.
-    fn stand(&mut self, now: Moment, unused: Option<Fence>) {
+    fn stand(&mut self, now: Now, unused: Option<Fence>) {
         let pause = self.settings.map_or(self.retry, |settings| settings.next_try(now.random));
         self.state = State::Candidate { next: now.at.saturating_add(pause), unused };
     }

@@ -10,7 +10,7 @@ use crate::facts::{AutoWave, Completion, Freeze, LateFact, PendingFact, TargetFa
 use crate::launcher::{WorkerEnding, WorkerId};
 use crate::notice::Notice;
 
-/// The moment of a decision.
+/// The moment of a decision, here or in [`lease`](crate::lease).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// The monotonic time.
