@@ -11,6 +11,7 @@ use powercontext_program::{Failure, Signals, Standing, processing, start};
 use powercontext_settings::Settings;
 use powercontext_store::Store;
 use powercontext_worker::wiring;
+use tokio::net::TcpListener;
 
 use crate::migrating;
 
@@ -41,18 +42,18 @@ impl Processing for Elsewhere {
 /// Runs role `all` until a signal asks to stop.
 pub async fn all(settings: &Settings) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
-    let worker_program = match model(settings) {
-        Some(config) => Some(processing::worker_program(settings, &config)?),
+    let options = start::store_options(settings)?;
+    let plan = match model(settings) {
+        Some(config) => Some(processing::Plan::new(settings, &config, &options.url)?),
         None => None,
     };
-    let options = start::store_options(settings)?;
     let _claim = migrating::claim(&options)?;
     migrating::apply(&options).await?;
     let store = start::open(&options).await?;
-    let own =
-        worker_program.map(|program| Arc::new(processing::Processing::start(settings, &store, program)));
+    let listener = listen(&settings.http).await?;
+    let own = plan.map(|plan| Arc::new(processing::Processing::start(plan, &store)));
     let seen = own.clone().map(|own| Arc::new(Embedded(own)) as Arc<dyn Processing>);
-    serve(settings, (store, seen, own), &mut signals).await
+    serve(settings, (store, listener), (seen, own), &mut signals).await
 }
 
 /// Runs role `api` until a signal asks to stop.
@@ -60,7 +61,8 @@ pub async fn api(settings: &Settings) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let seen = model(settings).map(|_| Arc::new(Elsewhere) as Arc<dyn Processing>);
     let store = start::open(&start::store_options(settings)?).await?;
-    serve(settings, (store, seen, None), &mut signals).await
+    let listener = listen(&settings.http).await?;
+    serve(settings, (store, listener), (seen, None), &mut signals).await
 }
 
 /// The model of Topic processing; without one a flush answers 503.
@@ -76,10 +78,12 @@ fn model(settings: &Settings) -> Option<GenerationConfig> {
     config
 }
 
-type Parts = (Store, Option<Arc<dyn Processing>>, Option<Arc<processing::Processing>>);
-
-async fn serve(settings: &Settings, (store, seen, own): Parts, signals: &mut Signals) -> Result<(), Failure> {
-    let listener = listen(&settings.http).await?;
+async fn serve(
+    settings: &Settings,
+    (store, listener): (Store, TcpListener),
+    (seen, own): (Option<Arc<dyn Processing>>, Option<Arc<processing::Processing>>),
+    signals: &mut Signals,
+) -> Result<(), Failure> {
     let app = App::new(AppParts {
         store: store.clone(),
         ids: Arc::new(SystemIds),

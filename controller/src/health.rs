@@ -38,10 +38,7 @@ impl Health {
 
 /// The two paths.
 pub fn router(health: Health) -> Router {
-    Router::new()
-        .route("/health/live", get(live))
-        .route("/health/ready", get(ready))
-        .with_state(health)
+    Router::new().route("/health/live", get(live)).route("/health/ready", get(ready)).with_state(health)
 }
 
 async fn live() -> Json<Value> {

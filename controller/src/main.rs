@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command};
 use powercontext_inference::GenerationConfig;
-use powercontext_program::processing::worker_program;
+use powercontext_program::processing::Plan;
 use powercontext_program::serving::{Serving, listen, until_signal};
 use powercontext_program::{
     Arguments, Bounds, Failure, Processing, Signals, arguments, failure, print, start,
@@ -63,8 +63,10 @@ fn role(settings: &Settings) -> Result<Role, Failure> {
     match settings.chosen_role() {
         None | Some(Role::Background) => Ok(Role::Background),
         Some(role @ (Role::All | Role::Api)) => {
-            let problem =
-                format!("asks for role `{}` of powercontext-api-server; this program is `background`", role.as_str());
+            let problem = format!(
+                "asks for role `{}` of powercontext-api-server; this program is `background`",
+                role.as_str()
+            );
             Err(Failure::configuration(settings.refuse("runtime", "artifact_processing_role", problem)))
         }
     }
@@ -83,11 +85,12 @@ fn model(settings: &Settings) -> Result<GenerationConfig, Failure> {
 /// Runs until a signal asks to stop.
 async fn control(settings: &Settings, launcher: LauncherKind) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
-    let program = worker_program(settings, &model(settings)?)?;
-    let store = start::open(&start::store_options(settings)?).await?;
+    let options = start::store_options(settings)?;
+    let plan = Plan::new(settings, &model(settings)?, &options.url)?;
+    let store = start::open(&options).await?;
     let listener = listen(&settings.http).await?;
     let processing = Arc::new(match launcher {
-        LauncherKind::Process => Processing::start(settings, &store, program)?,
+        LauncherKind::Process => Processing::start(plan, &store),
     });
     let health = Health::new(store.clone(), Arc::clone(&processing));
     let serving = Serving {
