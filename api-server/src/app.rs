@@ -41,6 +41,8 @@ pub struct Limits {
     pub max_connections: usize,
     /// How long a connection may rest, or take for the head of a request.
     pub header_time: Duration,
+    /// How long a handler may wait for the database; `None` for a file, which never goes away.
+    pub database_time: Option<Duration>,
 }
 
 impl Limits {
@@ -57,6 +59,7 @@ impl Limits {
             body_time: Duration::from_secs(30),
             max_connections: max_concurrent_requests.saturating_mul(4),
             header_time: Duration::from_secs(10),
+            database_time: None,
         }
     }
 }

@@ -33,6 +33,9 @@ fn run() -> Result<ExitCode, Failure> {
         return print(&help).map(|()| ExitCode::SUCCESS);
     }
     let (settings, role) = start::settings(&arguments::inputs(given)?, role)?;
+    if name == "migrate" && given.get_flag("check") {
+        return start::run(migrating::check(&settings));
+    }
     make_default_folder(&settings)?;
     let ran = match (name, role) {
         ("migrate", _) => start::run(migrating::migrate(&settings)),

@@ -84,12 +84,16 @@ async fn serve(
     (seen, own): (Option<Arc<dyn Processing>>, Option<Arc<processing::Processing>>),
     signals: &mut Signals,
 ) -> Result<(), Failure> {
+    let limits = Limits {
+        database_time: store.is_shared().then_some(settings.database.request_timeout),
+        ..Limits::new(settings.http.max_body_bytes, settings.http.max_concurrent_requests)
+    };
     let app = App::new(AppParts {
         store: store.clone(),
         ids: Arc::new(SystemIds),
         clock: Arc::new(SystemClock::start()),
         processing: seen,
-        limits: Limits::new(settings.http.max_body_bytes, settings.http.max_concurrent_requests),
+        limits,
     });
     let serving = Serving {
         http: &settings.http,

@@ -175,17 +175,17 @@ impl Reader<'_> {
         Some(Duration::try_from_secs_f64(seconds).ok()?.max(Duration::from_millis(1)))
     }
 
-    /// The seconds of a setting of section runtime that has a default.
-    fn period(&self, key: &str) -> Result<Duration, SettingsError> {
-        self.seconds("runtime", key).ok_or_else(|| self.bad("runtime", key, "does not fit this machine"))
+    /// The seconds of a setting that has a default.
+    fn period(&self, section: &str, key: &str) -> Result<Duration, SettingsError> {
+        self.seconds(section, key).ok_or_else(|| self.bad(section, key, "does not fit this machine"))
     }
 
     fn lease(&self) -> Result<Lease, SettingsError> {
         Ok(Lease {
-            duration: self.period("artifact_processing_lease_seconds")?,
-            renewal: self.period("artifact_processing_lease_renewal_seconds")?,
-            margin: self.period("artifact_processing_lease_margin_seconds")?,
-            candidacy: self.period("artifact_processing_candidacy_seconds")?,
+            duration: self.period("runtime", "artifact_processing_lease_seconds")?,
+            renewal: self.period("runtime", "artifact_processing_lease_renewal_seconds")?,
+            margin: self.period("runtime", "artifact_processing_lease_margin_seconds")?,
+            candidacy: self.period("runtime", "artifact_processing_candidacy_seconds")?,
         })
     }
 
@@ -206,6 +206,7 @@ impl Reader<'_> {
             default_folder,
             readers: self.integer("database", "readers")?,
             busy_timeout: Duration::from_millis(self.integer("database", "busy_timeout_milliseconds")?),
+            request_timeout: self.period("database", "request_timeout_seconds")?,
         };
         Ok((database, url))
     }
@@ -248,7 +249,7 @@ impl Reader<'_> {
             artifact_processing_max_workers: self.integer("runtime", "artifact_processing_max_workers")?,
             artifact_processing_worker_timeout_seconds: self
                 .integer("runtime", "artifact_processing_worker_timeout_seconds")?,
-            artifact_processing_tick: self.period("artifact_processing_tick_seconds")?,
+            artifact_processing_tick: self.period("runtime", "artifact_processing_tick_seconds")?,
             artifact_processing_page_size: self.integer("runtime", "artifact_processing_page_size")?,
             artifact_processing_lease: self.lease()?,
             topic_memory_source_window_limit: self.integer("runtime", "topic_memory_source_window_limit")?,

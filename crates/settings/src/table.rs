@@ -159,6 +159,12 @@ pub const SETTINGS: &[Setting] = &[
         "How long a write waits for another one before it fails; on OceanBase at most 2 seconds.",
     ),
     public(
+        ("database", "request_timeout_seconds"),
+        Kind::Seconds(600),
+        Some("5"),
+        "OceanBase: how long one request may wait for the database before it is answered with 503.",
+    ),
+    public(
         ROLE,
         Kind::Choice(&["all", "api", "background"]),
         Some("all"),

@@ -37,6 +37,8 @@ pub struct Database {
     pub readers: u32,
     /// How long a write waits for another one.
     pub busy_timeout: Duration,
+    /// How long a request may wait for a database that is shared.
+    pub request_timeout: Duration,
 }
 
 /// What this process does (TM-178).

@@ -32,7 +32,7 @@ mod tests;
 
 pub use database::{DatabaseError, DatabaseErrorKind};
 pub use error::StoreError;
-pub use migrations::{MigrationReport, migrate};
+pub use migrations::{MigrationReport, SchemaState, migrate, schema_state};
 pub use options::{DatabaseUrl, InvalidUrl, OpenError, SearchVersions, StoreOptions};
 pub use ownership::{Claim, ClaimError};
 
