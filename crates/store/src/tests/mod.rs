@@ -11,6 +11,7 @@ mod publish;
 mod relations;
 mod schema;
 mod search;
+mod state;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
