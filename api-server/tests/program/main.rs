@@ -5,6 +5,7 @@
 mod database;
 mod migrating;
 mod refusals;
+mod role_all;
 mod role_api;
 mod running;
 
