@@ -73,6 +73,15 @@ running() {
     [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" = "$(readlink -f "$program")" ]
 }
 
+# Whether it holds nothing any more. A process that ends gives up its program before its port and the lock on
+# its folder, so this waits until only its exit status is left.
+gone() {
+    local pid stat
+    pid=$(cat "$1/seekdb.pid" 2>/dev/null) || return 0
+    stat=$(cat "/proc/$pid/stat" 2>/dev/null) || return 0
+    [[ "$stat" != "$pid (seekdb) "* || "$stat" == "$pid (seekdb) "[ZX]* ]]
+}
+
 # The server greets first, so a client that says nothing gets bytes as soon as it is ready.
 greets() {
     local bytes
@@ -80,15 +89,18 @@ greets() {
     [ "$bytes" -eq 5 ]
 }
 
-# Starts the server in the background and notes its process id; does not wait for it.
+# Starts the server in the background and notes its process id; returns once the new process is that
+# program, so that `running` means what it says.
 launch() {
-    local dir=$1 port=$2
+    local dir=$1 port=$2 pid
     ! running "$dir" || fail "already running on $dir"
     ! greets "$port" || fail "port $port is in use"
     "$program" --nodaemon --base-dir "$dir/data" -P "$port" \
         --parameter "memory_limit=$memory_limit" --parameter datafile_size=1G \
         --parameter log_disk_size=3G >>"$dir/seekdb.log" 2>&1 </dev/null &
-    echo $! >"$dir/seekdb.pid"
+    pid=$!
+    echo "$pid" >"$dir/seekdb.pid"
+    until running "$dir" || ! kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
 }
 
 await_ready() {
@@ -100,16 +112,20 @@ await_ready() {
     done
 }
 
+# Where the path has `.tmp` in it, the server takes its own log for a leftover and does not start again.
 prepared() {
+    local dir
     mkdir -p "$1"
-    (cd "$1" && pwd)
+    dir=$(cd "$1" && pwd)
+    [[ "$dir" != *.tmp* ]] || fail "the path of the folder must not have \`.tmp\` in it: $dir"
+    echo "$dir"
 }
 
 # A start that fails or is interrupted leaves nothing running.
 start() {
     local dir port=$2
     fetch
-    dir=$(prepared "$1")
+    dir=$(prepared "$1") || exit 1
     trap 'exit 130' INT
     trap 'exit 143' TERM
     # The server becomes its own group leader here, so that a terminal's interrupt does not reach it.
@@ -125,7 +141,7 @@ start() {
 run() {
     local dir
     fetch
-    dir=$(prepared "$1")
+    dir=$(prepared "$1") || exit 1
     launch "$dir" "$2"
     trap 'kill_now "'"$dir"'"' EXIT
     await_ready "$dir" "$2"
@@ -134,19 +150,17 @@ run() {
 }
 
 gone_within() {
-    local dir=$1 tenths=$(($2 * 10))
-    for _ in $(seq "$tenths"); do
-        running "$dir" || return 0
-        sleep 0.1
+    local dir=$1
+    for _ in $(seq "$(($2 * 20))"); do
+        ! gone "$dir" || return 0
+        sleep 0.05
     done
     return 1
 }
 
 kill_now() {
-    if running "$1"; then
-        kill -9 "$(cat "$1/seekdb.pid")" 2>/dev/null || true
-        gone_within "$1" "$stop_seconds" || fail "it does not end after SIGKILL"
-    fi
+    ! running "$1" || kill -9 "$(cat "$1/seekdb.pid")" 2>/dev/null || true
+    gone_within "$1" "$stop_seconds" || fail "it does not end after SIGKILL"
     rm -f "$1/seekdb.pid"
 }
 

@@ -36,7 +36,8 @@ impl Engine {
     /// # Panics
     /// When it does not start.
     pub async fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        // The usual prefix of such folders is one that the engine does not start in twice.
+        let folder = tempfile::Builder::new().prefix("powercontext-engine-").tempdir().expect("a folder");
         let mut engine = Self { folder, port: free_port(), guard: None };
         engine.restart().await;
         engine
