@@ -6,6 +6,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use powercontext_core::ambient::{IdSource as _, SystemIds};
 use rustix::process::{Pid, Signal};
@@ -126,6 +127,8 @@ pub fn connect(url: &str) -> MySqlPool {
     let options = options.pipes_as_concat(false).no_engine_substitution(false).timezone(None);
     MySqlPoolOptions::new()
         .max_connections(4)
+        // A database that is away is waited for this long.
+        .acquire_timeout(Duration::from_secs(3))
         .after_connect(|connection, _| {
             Box::pin(async move {
                 connection.execute(SESSION).await?;
