@@ -1,5 +1,5 @@
 //! What every request gets, whatever its path: an id, its body read, a place among those worked on,
-//! one log line, and an answer even when a handler panics.
+//! one log line, and an answer even when a handler panics or a shared database does not answer.
 //!
 //! The log has the route template and never a raw path, a query or a body: those hold what users
 //! wrote.
@@ -64,9 +64,16 @@ async fn answer(app: &App, request: Request, next: Next, route: &str) -> Respons
     if matches!(place, Some(Err(_))) {
         return ApiError::overloaded().into_response();
     }
-    caught(next.run(request))
-        .await
-        .unwrap_or_else(|()| ApiError::internal("a handler panicked").into_response())
+    let answer = caught(next.run(request));
+    let answered = match app.limits().database_time {
+        // Whatever a handler waits for is the database. What it leaves undone is undone there.
+        Some(time) => tokio::time::timeout(time, answer).await.unwrap_or_else(|_| {
+            let cause = format!("the database did not let a request end within {time:?}");
+            Ok(ApiError::database_unavailable(cause).into_response())
+        }),
+        None => answer.await,
+    };
+    answered.unwrap_or_else(|()| ApiError::internal("a handler panicked").into_response())
 }
 
 /// Runs a future to its end; `Err` when it panicked. The panic hook has logged the place.

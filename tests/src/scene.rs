@@ -8,7 +8,7 @@ use powercontext_core::ambient::SystemIds;
 use powercontext_core::content;
 use powercontext_core::ids::{BindingName, FlushGeneration, HolderId, Position, ScopeId, SourceId};
 use powercontext_core::topic::BINDING;
-use powercontext_core::work::{Fence, Outcome, WorkAssignment, WorkKey};
+use powercontext_core::work::{Fence, Outcome, WorkAssignment, WorkKey, WorkMode};
 
 use powercontext_store::sources::NewSource;
 use powercontext_store::{DatabaseUrl, Store, StoreOptions, leases, migrate, pending, scopes, sources};
@@ -74,6 +74,7 @@ impl Scene {
             source_after: Position::new(0),
             wave_target: self.head,
             claimed_flush_generation: FlushGeneration::new(1),
+            mode: WorkMode::Explicit,
         }
     }
 

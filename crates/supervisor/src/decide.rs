@@ -5,127 +5,34 @@
 //! same from a seed. Progress is judged by durable facts alone: an ending only says that a worker
 //! is gone and its key must be looked at. Memory depends on the settings, never on the backlog.
 
-use powercontext_core::ambient::Monotonic;
-use powercontext_core::ids::{FlushGeneration, Position, Window};
-use powercontext_core::work::{Ending, ErrorCode, Outcome, WorkKey};
+mod event;
+mod waves;
 
+use powercontext_core::ids::Window;
+use powercontext_core::work::{Ending, ErrorCode, Outcome, WorkKey, WorkMode};
+
+pub use self::event::{Command, Decision, Event, Footprint, Now, WaveAnswer, WaveCall};
+use self::waves::Waves;
 use crate::facts::PendingFact;
 use crate::flight::{Flight, Flights, Landed, Phase};
 use crate::launcher::{WorkerEnding, WorkerId};
 use crate::notice::{FailureReason, Notice, Setback};
-use crate::queue::{Ready, ReadyQueue};
+use crate::queue::{Ready, ReadyLanes};
 use crate::retry::{Memory, Parking};
-use crate::rotation::{PageRequest, Rotation, Tally};
+use crate::rotation::{ALLOWANCE_PAGES, PageRequest, Rotation, Tally};
 use crate::settings::SupervisorSettings;
 use crate::terminal::{News, TerminalLog};
 use crate::wave::{Need, Wave};
-
-/// The moment of a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// The monotonic time.
-    pub at: Monotonic,
-    /// A random number, for jitter alone.
-    pub random: u64,
-}
-
-/// Something the supervisor learned.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// A period has passed.
-    Tick,
-    /// Somebody flushed; no word of which key.
-    Wake,
-    /// The page asked for by [`Decider::wanted_page`].
-    Page(Vec<PendingFact>),
-    /// The launcher started the worker of a [`Command::Launch`].
-    Launched {
-        /// Whose worker.
-        key: WorkKey,
-        /// Which worker.
-        worker: WorkerId,
-    },
-    /// The launcher could not start a worker.
-    LaunchFailed {
-        /// Whose worker.
-        key: WorkKey,
-        /// Why, in the launcher's words.
-        cause: String,
-    },
-    /// A worker is gone.
-    Ended {
-        /// Which worker.
-        worker: WorkerId,
-        /// How it ended.
-        ending: WorkerEnding,
-    },
-    /// The durable facts of a key in [`Decider::unread`]; absent when it has no Pending row.
-    Observed {
-        /// Whose facts.
-        key: WorkKey,
-        /// The facts.
-        fact: Option<PendingFact>,
-    },
-    /// The term is lost or the process is to end: dispatch nothing more, stop everything.
-    Close,
-}
-
-/// Something the loop must do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Start one worker for one Window, then report `Launched` or `LaunchFailed`.
-    Launch {
-        /// Whose Window.
-        key: WorkKey,
-        /// The Cursor to start at.
-        source_after: Position,
-        /// The frozen end of the wave.
-        wave_target: Position,
-        /// The frozen flush generation of the wave.
-        claimed_flush_generation: FlushGeneration,
-    },
-    /// Stop a worker.
-    Stop {
-        /// Which worker.
-        worker: WorkerId,
-    },
-    /// Mark the flushes of a covered key as answered.
-    Settle {
-        /// Whose flushes.
-        key: WorkKey,
-    },
-}
-
-/// What follows from one event.
-#[derive(Debug, Default)]
-pub struct Decision {
-    /// To be done, in order.
-    pub commands: Vec<Command>,
-    /// To be told.
-    pub notices: Vec<Notice>,
-}
-
-/// How much the supervisor holds in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Footprint {
-    /// Keys that wait for a free worker.
-    pub ready: usize,
-    /// Runs under way.
-    pub in_flight: usize,
-    /// Keys remembered while they rest.
-    pub parked: usize,
-    /// Terminal frontiers that were told.
-    pub terminal: usize,
-}
 
 /// The state of one term.
 #[derive(Debug)]
 pub struct Decider {
     settings: SupervisorSettings,
-    ready: ReadyQueue,
+    ready: ReadyLanes,
     flights: Flights,
     parked: Parking,
     rotation: Rotation,
+    waves: Waves,
     terminals: TerminalLog,
     spare_launches: usize,
     closed: bool,
@@ -136,11 +43,15 @@ impl Decider {
     #[must_use]
     pub fn new(settings: SupervisorSettings) -> Self {
         let memory = settings.memory_limit();
+        let rows = settings.page_size.saturating_mul(ALLOWANCE_PAGES);
+        let automatic = settings.bindings.iter().any(|binding| binding.interval.is_some());
+        let (asked, waves) = if automatic { (rows / 2, rows / 2) } else { (rows, 0) };
         Self {
-            ready: ReadyQueue::default(),
+            ready: ReadyLanes::default(),
             flights: Flights::default(),
             parked: Parking::new(memory),
-            rotation: Rotation::new(settings.page_size),
+            rotation: Rotation::new(settings.page_size, asked),
+            waves: Waves::new(&settings.bindings, waves),
             terminals: TerminalLog::new(memory),
             spare_launches: settings.max_workers,
             closed: false,
@@ -159,6 +70,7 @@ impl Decider {
             Event::LaunchFailed { key, cause } => self.launch_failed(key, cause, now, &mut out),
             Event::Ended { worker, ending } => self.ended(worker, ending, &mut out),
             Event::Observed { key, fact } => self.observed(&key, fact, now, &mut out),
+            Event::Wave(answer) => self.wave(answer, now, &mut out),
             Event::Close => self.close(&mut out),
         }
         out
@@ -174,10 +86,9 @@ impl Decider {
                 break;
             }
             let Some(ready) = self.ready.pop() else { break };
-            if shedding {
+            if self.launch(ready, &mut out) && shedding {
                 self.spare_launches -= 1;
             }
-            self.launch(ready, &mut out);
         }
         out
     }
@@ -185,7 +96,7 @@ impl Decider {
     /// The page to read next, if one is due and its keys would find room.
     #[must_use]
     pub fn wanted_page(&self) -> Option<PageRequest> {
-        let room = self.settings.ready_limit().saturating_sub(self.ready.len());
+        let room = self.settings.ready_limit().saturating_sub(self.ready.explicit.len());
         if self.closed || room < self.settings.page_size {
             return None;
         }
@@ -208,10 +119,12 @@ impl Decider {
     #[must_use]
     pub fn footprint(&self) -> Footprint {
         Footprint {
-            ready: self.ready.len(),
+            ready: self.ready.explicit.len(),
+            automatic: self.ready.automatic.len(),
             in_flight: self.flights.len(),
             parked: self.parked.len(),
             terminal: self.terminals.len(),
+            covered: self.waves.covered(),
         }
     }
 
@@ -223,6 +136,7 @@ impl Decider {
 
     fn tick(&mut self, now: Now, out: &mut Decision) {
         self.rotation.tick();
+        self.waves.tick();
         self.spare_launches = self.settings.max_workers;
         for (key, worker, first) in self.flights.overdue(now.at, self.settings.worker_timeout) {
             if first {
@@ -247,19 +161,24 @@ impl Decider {
             if self.flights.contains(&fact.key) {
                 continue;
             }
-            if !self.needs_window(&fact, out) || self.ready.refresh(&fact) {
+            if !self.needs_window(&fact, None, out) || self.ready.explicit.refresh(&fact, None) {
                 continue;
             }
-            if !self.parked.is_waiting(&fact.key, now.at) && self.ready.len() < self.settings.ready_limit() {
-                let memory = self.parked.take(&fact.key).unwrap_or_default();
-                self.ready.push(Ready { fact, memory });
+            let room = self.ready.explicit.len() < self.settings.ready_limit();
+            if room && !self.parked.is_waiting(&fact.key, now.at) {
+                // A key that waited as automatic work has a flush now, which comes first.
+                let waiting = self.ready.automatic.remove(&fact.key);
+                let (memory, offer) = waiting.map_or((None, None), |ready| (Some(ready.memory), ready.offer));
+                let memory = memory.or_else(|| self.parked.take(&fact.key)).unwrap_or_default();
+                self.ready.explicit.push(Ready { fact, memory, offer });
             }
         }
     }
 
-    /// Does what the facts ask for short of a Window; `true` when a Window is what is needed.
-    fn needs_window(&mut self, fact: &PendingFact, out: &mut Decision) -> bool {
-        let need = Need::of(fact);
+    /// Does what the facts ask for short of a Window; `true` when a Window is what is needed, for a
+    /// flush or in the offered wave.
+    fn needs_window(&mut self, fact: &PendingFact, offer: Option<Wave>, out: &mut Decision) -> bool {
+        let need = Need::of(fact, offer);
         if need != Need::Operator {
             self.terminals.reopen(&fact.key);
         }
@@ -290,9 +209,10 @@ impl Decider {
         }
     }
 
-    fn launch(&mut self, ready: Ready, out: &mut Decision) {
-        let Ready { fact, memory } = ready;
-        let wave = Wave::continued(memory.wave, &fact);
+    /// Starts the next Window of a key; `false` when there is none to start any more.
+    fn launch(&mut self, ready: Ready, out: &mut Decision) -> bool {
+        let Ready { fact, memory, offer } = ready;
+        let Some(wave) = Wave::next(memory.wave, offer, &fact) else { return false };
         if memory.wave != Some(wave) {
             out.notices.push(Notice::WaveStarted { key: fact.key.clone(), wave, source_after: fact.cursor });
         }
@@ -301,10 +221,12 @@ impl Decider {
             source_after: fact.cursor,
             wave_target: wave.target,
             claimed_flush_generation: wave.claimed,
+            mode: wave.mode,
         });
         let phase = Phase::Launching;
         self.flights
             .begin(fact.key, Flight { source_after: fact.cursor, wave, failures: memory.failures, phase });
+        true
     }
 
     fn launched(&mut self, key: &WorkKey, worker: WorkerId, now: Now, out: &mut Decision) {
@@ -339,7 +261,8 @@ impl Decider {
             moved => return self.progressed(landed, Seen { key, fact: moved }, now, out),
         };
         // Told before the need is judged: also the last attempt of a frontier has failed by itself.
-        let retried = Need::of(&fact) == Need::Window;
+        let offer = landed.flight.wave.as_offer();
+        let retried = Need::of(&fact, offer) == Need::Window;
         if fact.terminal.is_some() {
             self.terminals.make_room();
         }
@@ -351,7 +274,7 @@ impl Decider {
             now,
             out,
         );
-        self.needs_window(&fact, out);
+        self.needs_window(&fact, offer, out);
     }
 
     /// The Cursor moved, or nothing is left to do: failures are forgotten, and a key with more
@@ -365,11 +288,15 @@ impl Decider {
             out.notices.push(Notice::WaveCompleted { key: key.clone(), wave });
         }
         let Some(fact) = fact else { return };
-        if self.needs_window(&fact, out) {
+        let offer = wave.as_offer();
+        if self.needs_window(&fact, offer, out) {
             let memory = Memory { wave: open.then_some(wave), failures: 0 };
-            // Half of the queue is kept for keys that pages bring, so neither side starves.
-            if self.ready.len() < self.settings.page_size {
-                self.ready.push(Ready { fact, memory });
+            let next = Wave::next(memory.wave, offer, &fact);
+            let explicit = next.is_some_and(|wave| wave.mode == WorkMode::Explicit);
+            let lane = if explicit { &mut self.ready.explicit } else { &mut self.ready.automatic };
+            // Half of each lane is kept for keys that pages bring, so neither side starves.
+            if lane.len() < self.settings.page_size {
+                lane.push(Ready { fact, memory, offer });
             } else {
                 self.parked.park(fact.key, now.at, memory);
             }
@@ -415,6 +342,7 @@ impl Decider {
         for key in self.flights.unread() {
             self.flights.take_ended(&key);
         }
+        self.flights.drop_launching();
         out.commands.extend(self.flights.workers().into_iter().map(|worker| Command::Stop { worker }));
     }
 }

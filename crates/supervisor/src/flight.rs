@@ -124,6 +124,11 @@ impl Flights {
         if launching { self.by_key.remove(key) } else { None }
     }
 
+    /// Forgets the runs whose launch is awaited; a worker that is started all the same is unknown.
+    pub fn drop_launching(&mut self) {
+        self.by_key.retain(|_, flight| flight.phase != Phase::Launching);
+    }
+
     /// The worker is gone; returns its key, or `None` for a worker that is not known.
     pub fn ended(&mut self, worker: &WorkerId, ending: WorkerEnding) -> Option<WorkKey> {
         let key = self.keys.remove(worker)?;

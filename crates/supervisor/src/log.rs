@@ -7,6 +7,8 @@ use std::time::Duration;
 use powercontext_core::ids::SupervisorGeneration;
 use powercontext_core::work::OutcomeCounts;
 
+use crate::auto::WaveNews;
+use crate::facts::AutoWave;
 use crate::launcher::WorkerId;
 use crate::notice::{FailureReason, Notice, Setback};
 
@@ -23,6 +25,7 @@ macro_rules! set_back {
             source_after = setback.source_after.get(),
             source_through = outcome.and_then(|outcome| outcome.window).map(|window| window.through.get()),
             wave_target = setback.wave.target.get(),
+            mode = setback.wave.mode.as_str(),
             stage = outcome.map_or("", |outcome| outcome.step.as_str()),
             error_code = code(setback.reason),
             error = setback.cause.as_deref(),
@@ -42,15 +45,15 @@ pub fn tell(notice: &Notice, term: SupervisorGeneration) {
         Notice::WaveStarted { key, wave, source_after } => tracing::info!(
             event = "wave_started", binding = %key.binding, scope = %key.scope,
             source_after = source_after.get(), wave_target = wave.target.get(),
-            flush_generation = wave.claimed.get(), supervisor_generation = term,
-            "wave started"
+            flush_generation = wave.claimed.get(), mode = wave.mode.as_str(),
+            supervisor_generation = term, "wave started"
         ),
         Notice::WindowPublished { key, window, wave, backlog, worker, outcome } => {
             let counts = outcome.as_ref().map_or_else(OutcomeCounts::default, |outcome| outcome.counts);
             tracing::info!(
                 event = "window_published", binding = %key.binding, scope = %key.scope,
                 source_after = window.after.get(), source_through = window.through.get(),
-                wave_target = wave.target.get(), backlog, sources = counts.sources,
+                wave_target = wave.target.get(), mode = wave.mode.as_str(), backlog, sources = counts.sources,
                 created = counts.created, updated = counts.updated, requests = counts.requests,
                 supervisor_generation = term, worker_id = %worker,
                 "window published"
@@ -59,7 +62,7 @@ pub fn tell(notice: &Notice, term: SupervisorGeneration) {
         Notice::WaveCompleted { key, wave } => tracing::info!(
             event = "wave_completed", binding = %key.binding, scope = %key.scope,
             wave_target = wave.target.get(), flush_generation = wave.claimed.get(),
-            supervisor_generation = term, "wave completed"
+            mode = wave.mode.as_str(), supervisor_generation = term, "wave completed"
         ),
         Notice::WindowFailed(setback) => set_back!(WARN, "window_failed", "window failed", setback, term),
         Notice::WindowConflict(setback) => {
@@ -81,9 +84,33 @@ pub fn tell(notice: &Notice, term: SupervisorGeneration) {
             supervisor_generation = term,
             "more frontiers are closed than are told one by one"
         ),
+        Notice::AutoWave { wave, news } => tell_of_wave(wave, *news, term),
         Notice::UnknownEnding { worker } => tracing::debug!(
             event = "unknown_ending", supervisor_generation = term, worker_id = %worker,
             "an unknown worker ended"
+        ),
+    }
+}
+
+fn tell_of_wave(wave: &AutoWave, news: WaveNews, term: i64) {
+    let (binding, id) = (&wave.binding, &wave.id);
+    match news {
+        WaveNews::Frozen { members } => tracing::info!(
+            event = "auto_wave_started", %binding, wave_id = %id, members,
+            supervisor_generation = term, "automatic wave started"
+        ),
+        WaveNews::Completed { removed } => tracing::info!(
+            event = "auto_wave_completed", %binding, wave_id = %id, removed,
+            supervisor_generation = term, "automatic wave completed"
+        ),
+        WaveNews::Gone => tracing::warn!(
+            event = "auto_wave_gone", %binding, wave_id = %id,
+            supervisor_generation = term, "the targets of the automatic wave are gone"
+        ),
+        WaveNews::HeldUp { round } => tracing::warn!(
+            event = "auto_wave_held_up", %binding, wave_id = %id,
+            uncovered = round.uncovered, terminal = round.terminal,
+            supervisor_generation = term, "the automatic wave waits for scopes that cannot go on now"
         ),
     }
 }

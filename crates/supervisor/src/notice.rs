@@ -3,6 +3,8 @@
 use powercontext_core::ids::{Position, Window};
 use powercontext_core::work::{ErrorCode, Outcome, WorkKey};
 
+use crate::auto::WaveNews;
+use crate::facts::AutoWave;
 use crate::launcher::WorkerId;
 use crate::wave::Wave;
 
@@ -75,6 +77,13 @@ pub enum Notice {
     TerminalsUnlisted {
         /// How many are remembered as told.
         told: usize,
+    },
+    /// Something became of an automatic wave.
+    AutoWave {
+        /// Which wave.
+        wave: AutoWave,
+        /// What became of it.
+        news: WaveNews,
     },
     /// An ending of a worker that this supervisor does not know.
     UnknownEnding {

@@ -3,14 +3,15 @@
 //!
 //! Pages go around all rows in key order. A tick pays for a few pages; a wake pays for a whole
 //! round, since nobody says which key was flushed. Both draw on one allowance of rows per tick, so
-//! that flushes cannot turn a large table of unready rows into a busy loop.
+//! that flushes cannot turn a large table of unready rows into a busy loop. With automatic waves
+//! half of the allowance is kept for the pages that those read.
 
 use powercontext_core::work::WorkKey;
 
 /// Pages that every tick reads at most when nothing else asks for rows.
 const PAGES_PER_TICK: usize = 4;
-/// Pages' worth of rows that may be read between two ticks.
-const ALLOWANCE_PAGES: usize = 64;
+/// Pages' worth of rows that may be read between two ticks, by rounds and automatic waves together.
+pub const ALLOWANCE_PAGES: usize = 64;
 
 /// One read to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,20 +41,22 @@ pub struct Rotation {
     owed_wraps: u8,
     owed_pages: usize,
     allowance: usize,
+    allowance_per_tick: usize,
     current: Tally,
     last: Tally,
 }
 
 impl Rotation {
-    /// Starts at the first row and owes one whole round.
+    /// Starts at the first row and owes one whole round; may read `allowance` rows per tick.
     #[must_use]
-    pub fn new(page_size: usize) -> Self {
+    pub fn new(page_size: usize, allowance: usize) -> Self {
         Self {
             page_size,
             after: None,
             owed_wraps: 1,
             owed_pages: 0,
-            allowance: page_size.saturating_mul(ALLOWANCE_PAGES),
+            allowance,
+            allowance_per_tick: allowance,
             current: Tally::default(),
             last: Tally::default(),
         }
@@ -62,7 +65,7 @@ impl Rotation {
     /// A period has passed.
     pub fn tick(&mut self) {
         self.owed_pages = PAGES_PER_TICK;
-        self.allowance = self.page_size.saturating_mul(ALLOWANCE_PAGES);
+        self.allowance = self.allowance_per_tick;
     }
 
     /// Any row may have changed: every row must be seen once more.

@@ -1,30 +1,35 @@
-//! The loop around the decisions: read, decide, act, record.
+//! A supervisor from its start to its end: term after term, each of which begins with nothing in
+//! memory (TM-189).
 //!
-//! One task per term. Nothing here decides which key runs; nothing here keeps facts. A database
-//! that fails pauses the loop and never ends it; losing the term or a shutdown ends it.
+//! What happens in a term is in `term`; how terms are won and lost in `lease` and `keeper`. A
+//! database that fails pauses the supervisor and never ends it. Losing an elected term makes it a
+//! candidate again; losing an embedded term or a shutdown ends it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use powercontext_core::ambient::{Clock, IdSource};
-use powercontext_core::failure::chain;
 use powercontext_core::ids::HolderId;
-use powercontext_core::work::{ErrorCode, Fence, WorkAssignment};
+use powercontext_core::work::Fence;
 use powercontext_store::Store;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::decide::{Command, Decider, Decision, Event, Footprint, Now};
-use crate::facts::{DurableFacts, FactsError};
+use crate::decide::Decider;
+use crate::facts::DurableFacts;
+use crate::keeper::{Keeper, Standing};
 use crate::launcher::Launcher;
-use crate::log;
-use crate::rotation::Tally;
 use crate::settings::SupervisorSettings;
+use crate::status::{Phase, SupervisorStatus};
+use crate::term::{End, Halt, Term};
 
 /// How long a closing supervisor waits for its workers before it drops them.
-const CLOSING_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
-/// The most ticks between two tries while the database fails.
-const LONGEST_PAUSE: u32 = 5;
+const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a supervisor that lost its term waits for its workers before it goes on without them.
+const STEPPING_DOWN_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a closing supervisor waits until its lease is given back.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a supervisor works with.
 pub struct SupervisorParts {
@@ -40,38 +45,13 @@ pub struct SupervisorParts {
     pub settings: SupervisorSettings,
 }
 
-/// Where a supervisor stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// No term yet.
-    Starting,
-    /// Dispatching.
-    Running,
-    /// The database fails; tried again at every tick.
-    DatabaseUnavailable,
-    /// Another supervisor began a term; nothing is dispatched any more.
-    TermLost,
-    /// Shut down.
-    Stopped,
-}
-
-/// A look at a supervisor from outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SupervisorStatus {
-    /// Where it stands.
-    pub phase: Phase,
-    /// What it holds in memory.
-    pub footprint: Footprint,
-    /// What the last round over all Pending rows met; terminal frontiers stay visible here.
-    pub last_round: Tally,
-}
-
 /// Starts supervisors.
 #[derive(Debug)]
 pub struct Supervisor;
 
 impl Supervisor {
-    /// Starts a supervisor, and with it a new embedded term. Must be called inside a runtime.
+    /// Starts a supervisor: with a new embedded term, or as a candidate on a shared database. Must be
+    /// called inside a runtime.
     #[must_use]
     pub fn start(parts: SupervisorParts) -> SupervisorHandle {
         let SupervisorParts { store, launcher, clock, ids, settings } = parts;
@@ -87,18 +67,15 @@ impl Supervisor {
         settings: SupervisorSettings,
     ) -> SupervisorHandle {
         let (clock, ids) = ambient;
-        let decider = Decider::new(settings.clone());
-        let (status, seen) = watch::channel(SupervisorStatus {
-            phase: Phase::Starting,
-            footprint: decider.footprint(),
-            last_round: decider.last_round(),
-        });
+        let (status, seen) = watch::channel(SupervisorStatus::default());
         let wake = Arc::new(Notify::new());
-        let (shutdown, asked) = oneshot::channel();
-        let running = Running { facts, launcher, clock, ids, decider, status, wake: Arc::clone(&wake) };
+        let (shutdown, asked) = watch::channel(false);
+        let wakes = Arc::clone(&wake);
         let mut ticks = interval(settings.tick);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        SupervisorHandle { wake, status: seen, shutdown, task: tokio::spawn(running.run(ticks, asked)) }
+        let status = Arc::new(status);
+        let running = Running { facts, launcher, clock, ids, settings, status, wake: wakes, asked };
+        SupervisorHandle { wake, status: seen, shutdown, task: tokio::spawn(running.run(ticks)) }
     }
 }
 
@@ -107,7 +84,7 @@ impl Supervisor {
 pub struct SupervisorHandle {
     wake: Arc<Notify>,
     status: watch::Receiver<SupervisorStatus>,
-    shutdown: oneshot::Sender<()>,
+    shutdown: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
@@ -117,7 +94,7 @@ impl SupervisorHandle {
         self.wake.notify_one();
     }
 
-    /// Whether the supervisor holds a term or tries to get its first; `false` once it has ended.
+    /// Whether the supervisor holds a term or tries to get one; `false` once it has ended.
     #[must_use]
     pub fn is_running(&self) -> bool {
         let phase = self.status().phase;
@@ -127,23 +104,17 @@ impl SupervisorHandle {
     /// Where the supervisor stands.
     #[must_use]
     pub fn status(&self) -> SupervisorStatus {
-        *self.status.borrow()
+        self.status.borrow().clone()
     }
 
-    /// Stops dispatching, stops the workers and waits for both.
+    /// Stops dispatching, gives the lease back, stops the workers and waits for all of it.
     pub async fn shutdown(self) {
         // A closed channel means that the loop has ended already.
-        let _ = self.shutdown.send(());
+        let _ = self.shutdown.send(true);
         if let Err(error) = self.task.await {
             tracing::error!(event = "supervisor_failed", %error, "the supervisor loop ended early");
         }
     }
-}
-
-/// Why the loop ends.
-enum End {
-    Shutdown,
-    TermLost,
 }
 
 struct Running {
@@ -151,194 +122,95 @@ struct Running {
     launcher: Arc<dyn Launcher>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
-    decider: Decider,
-    status: watch::Sender<SupervisorStatus>,
+    settings: SupervisorSettings,
+    status: Arc<watch::Sender<SupervisorStatus>>,
     wake: Arc<Notify>,
+    asked: watch::Receiver<bool>,
 }
 
 impl Running {
-    async fn run(mut self, mut ticks: Interval, mut asked: oneshot::Receiver<()>) {
-        let fence = tokio::select! {
-            fence = self.begin(&mut ticks) => fence,
-            _ = &mut asked => None,
-        };
-        let Some(fence) = fence else {
-            self.report(Phase::Stopped);
-            return;
-        };
-        let generation = fence.generation.get();
-        tracing::info!(event = "term_started", supervisor_generation = generation, holder = %fence.holder, "term started");
-        let end = self.lead(&fence, ticks, asked).await;
-        self.close(&fence).await;
-        match end {
-            End::Shutdown => {
-                tracing::info!(event = "supervisor_stopped", supervisor_generation = generation, "stopped");
-                self.report(Phase::Stopped);
-            }
-            End::TermLost => {
-                tracing::error!(
-                    event = "term_lost",
-                    supervisor_generation = generation,
-                    "another supervisor leads"
-                );
-                self.report(Phase::TermLost);
-            }
-        }
-    }
-
-    /// Begins the term, as often as it takes.
-    async fn begin(&self, ticks: &mut Interval) -> Option<Fence> {
-        let holder = HolderId::parse(self.ids.random().to_string()).ok()?;
-        loop {
-            ticks.tick().await;
-            match self.facts.begin_term(&holder).await {
-                Ok(generation) => return Some(Fence { holder, generation }),
-                Err(error) => self.unavailable(&error),
-            }
-        }
-    }
-
-    async fn lead(&mut self, fence: &Fence, mut ticks: Interval, mut asked: oneshot::Receiver<()>) -> End {
-        let mut failures: u32 = 0;
-        let mut pause: u32 = 0;
-        loop {
-            if pause == 0 {
-                match self.work(fence).await {
-                    Ok(()) => {
-                        failures = 0;
-                        self.report(Phase::Running);
-                    }
-                    Err(FactsError::TermLost) => return End::TermLost,
-                    Err(error) => {
-                        failures = failures.saturating_add(1);
-                        pause = failures.min(LONGEST_PAUSE);
-                        self.unavailable(&error);
-                    }
+    async fn run(mut self, mut ticks: Interval) {
+        // A UUID is never too long for a holder.
+        let Ok(holder) = HolderId::parse(self.ids.random().to_string()) else { return };
+        let ambient = (Arc::clone(&self.clock), Arc::clone(&self.ids));
+        let elected = self.facts.is_shared();
+        let keeper = Keeper::start(Arc::clone(&self.facts), ambient, holder, &self.settings);
+        let mut standing = keeper.standing();
+        let mut last = None;
+        while let Some(fence) = self.wait_for_term(&mut standing, last.as_ref()).await {
+            let generation = fence.generation.get();
+            tracing::info!(event = "term_started", supervisor_generation = generation, holder = %fence.holder, "term started");
+            let mut term = self.term(fence.clone(), standing.clone());
+            match term.lead(&mut ticks).await {
+                End::Shutdown => {
+                    // First, so that a follower waits for no worker.
+                    keeper.resign(RELEASE_PATIENCE).await;
+                    term.close(CLOSING_PATIENCE).await;
+                    tracing::info!(
+                        event = "supervisor_stopped",
+                        supervisor_generation = generation,
+                        "stopped"
+                    );
+                    return self.report(Phase::Stopped);
+                }
+                End::Lost(_) if !elected => {
+                    term.close(CLOSING_PATIENCE).await;
+                    tracing::error!(
+                        event = "term_lost",
+                        supervisor_generation = generation,
+                        "another supervisor leads"
+                    );
+                    return self.report(Phase::TermLost);
+                }
+                End::Lost(loss) => {
+                    keeper.step_down(&fence, loss);
+                    self.report(Phase::Candidate);
+                    term.close(STEPPING_DOWN_PATIENCE).await;
+                    last = Some(fence);
                 }
             }
-            let event = tokio::select! {
-                biased;
-                _ = &mut asked => return End::Shutdown,
-                _ = ticks.tick() => Event::Tick,
-                (worker, ending) = self.launcher.next_ending() => Event::Ended { worker, ending },
-                () = self.wake.notified() => Event::Wake,
+        }
+        keeper.resign(RELEASE_PATIENCE).await;
+        self.report(Phase::Stopped);
+    }
+
+    /// Waits for a term that was not led yet; `None` when the process is to end first.
+    async fn wait_for_term(
+        &mut self,
+        standing: &mut watch::Receiver<Standing>,
+        last: Option<&Fence>,
+    ) -> Option<Fence> {
+        loop {
+            let phase = match &*standing.borrow_and_update() {
+                Standing::Leading { fence, .. } if Some(fence) != last => return Some(fence.clone()),
+                Standing::Starting => Phase::Starting,
+                Standing::Unavailable => Phase::DatabaseUnavailable,
+                Standing::Candidate | Standing::Leading { .. } => Phase::Candidate,
+                Standing::Over => return None,
             };
-            let tick = event == Event::Tick;
-            let fenced = matches!(&event, Event::Ended { ending, .. } if ending.error_code() == Some(ErrorCode::Fenced));
-            if tick {
-                pause = pause.saturating_sub(1);
-            }
-            let decision = self.decider.handle(event, self.now());
-            match self.act(decision, fence).await {
-                Ok(()) => {}
-                Err(FactsError::TermLost) => return End::TermLost,
-                Err(error) => self.unavailable(&error),
-            }
-            if (tick && pause == 0) || fenced {
-                match self.facts.current_term().await {
-                    Ok(Some(current)) if current == *fence => {}
-                    Ok(_) => return End::TermLost,
-                    Err(error) => self.unavailable(&error),
-                }
+            self.report(phase);
+            tokio::select! {
+                biased;
+                _ = self.asked.wait_for(|asked| *asked) => return None,
+                changed = standing.changed() => changed.ok()?,
             }
         }
     }
 
-    /// Reads what is due and acts on it until nothing is due.
-    async fn work(&mut self, fence: &Fence) -> Result<(), FactsError> {
-        loop {
-            for key in self.decider.unread() {
-                let fact = self.facts.observe(&key).await?;
-                let decision = self.decider.handle(Event::Observed { key, fact }, self.now());
-                self.act(decision, fence).await?;
-            }
-            let decision = self.decider.dispatch(self.now());
-            self.act(decision, fence).await?;
-            let Some(request) = self.decider.wanted_page() else { return Ok(()) };
-            let page = self.facts.page(request.after.as_ref(), request.limit).await?;
-            let decision = self.decider.handle(Event::Page(page), self.now());
-            self.act(decision, fence).await?;
+    fn term(&self, fence: Fence, standing: watch::Receiver<Standing>) -> Term {
+        let (asked, clock) = (self.asked.clone(), Arc::clone(&self.clock));
+        Term {
+            facts: Arc::clone(&self.facts),
+            launcher: Arc::clone(&self.launcher),
+            ids: Arc::clone(&self.ids),
+            halt: Halt { fence, asked, standing, clock },
+            decider: Decider::new(self.settings.clone()),
+            status: Arc::clone(&self.status),
+            wake: Arc::clone(&self.wake),
         }
-    }
-
-    /// Tells the notices and does the commands. A launch that fails is reported, not returned; when
-    /// a settlement fails, the remaining commands are still done.
-    async fn act(&mut self, decision: Decision, fence: &Fence) -> Result<(), FactsError> {
-        let mut result = Ok(());
-        let mut open = vec![decision];
-        while let Some(decision) = open.pop() {
-            for notice in &decision.notices {
-                log::tell(notice, fence.generation);
-            }
-            for command in decision.commands {
-                match command {
-                    Command::Stop { worker } => self.launcher.stop(&worker).await,
-                    Command::Settle { key } => {
-                        let settled = self.facts.settle(fence, &key).await;
-                        // A lost term says more than whatever fails after it.
-                        if !matches!(result, Err(FactsError::TermLost)) {
-                            result = result.and(settled);
-                        }
-                    }
-                    Command::Launch { key, source_after, wave_target, claimed_flush_generation } => {
-                        let assignment = WorkAssignment {
-                            key,
-                            fence: fence.clone(),
-                            source_after,
-                            wave_target,
-                            claimed_flush_generation,
-                        };
-                        open.push(self.launch(assignment).await);
-                    }
-                }
-            }
-        }
-        result
-    }
-
-    async fn launch(&mut self, assignment: WorkAssignment) -> Decision {
-        let event = match self.launcher.launch(&assignment).await {
-            Ok(worker) => Event::Launched { key: assignment.key, worker },
-            Err(error) => Event::LaunchFailed { key: assignment.key, cause: chain(&error) },
-        };
-        self.decider.handle(event, self.now())
-    }
-
-    /// Stops every worker and waits for the endings, for a while.
-    async fn close(&mut self, fence: &Fence) {
-        let decision = self.decider.handle(Event::Close, self.now());
-        // Closing only stops workers, which cannot fail.
-        let _ = self.act(decision, fence).await;
-        let endings = async {
-            while self.decider.alive() > 0 {
-                let (worker, ending) = self.launcher.next_ending().await;
-                self.decider.handle(Event::Ended { worker, ending }, self.now());
-            }
-        };
-        if timeout(CLOSING_PATIENCE, endings).await.is_err() {
-            tracing::warn!(event = "workers_left", "workers did not end in time");
-        }
-    }
-
-    fn now(&self) -> Now {
-        now(self.clock.as_ref(), self.ids.as_ref())
-    }
-
-    fn unavailable(&self, error: &FactsError) {
-        tracing::warn!(
-            event = "database_unavailable",
-            error = chain(error),
-            "the supervisor waits for its database"
-        );
-        self.report(Phase::DatabaseUnavailable);
     }
 
     fn report(&self, phase: Phase) {
-        let (footprint, last_round) = (self.decider.footprint(), self.decider.last_round());
-        self.status.send_replace(SupervisorStatus { phase, footprint, last_round });
+        self.status.send_replace(SupervisorStatus { phase, ..SupervisorStatus::default() });
     }
-}
-
-fn now(clock: &dyn Clock, ids: &dyn IdSource) -> Now {
-    Now { at: clock.monotonic(), random: ids.random().as_u64_pair().1 }
 }

@@ -5,6 +5,10 @@
 
 use std::time::Duration;
 
+use powercontext_core::ids::BindingName;
+
+use crate::lease::LeaseSettings;
+
 /// The limits and periods of one supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupervisorSettings {
@@ -20,10 +24,24 @@ pub struct SupervisorSettings {
     pub conflict_delay: Duration,
     /// How long a key waits after a failure (TM-223).
     pub backoff: Backoff,
+    /// How leadership is won and kept on a shared database.
+    pub lease: LeaseSettings,
+    /// The bindings there are, each with its automatic interval.
+    pub bindings: Vec<BindingSchedule>,
+}
+
+/// When a binding forms automatic waves (TM-202, TM-245).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BindingSchedule {
+    /// Which binding.
+    pub binding: BindingName,
+    /// The time between two automatic waves; absent when there are none (TM-219).
+    pub interval: Option<Duration>,
 }
 
 impl SupervisorSettings {
-    /// The most keys that may wait for a free worker in memory.
+    /// The most keys that may wait for a free worker in memory: so many with a flush, and so many
+    /// of automatic waves.
     #[must_use]
     pub fn ready_limit(&self) -> usize {
         self.page_size.saturating_mul(2)
@@ -46,6 +64,8 @@ impl Default for SupervisorSettings {
             page_size: 256,
             conflict_delay: Duration::from_secs(2),
             backoff: Backoff::default(),
+            lease: LeaseSettings::default(),
+            bindings: Vec::new(),
         }
     }
 }

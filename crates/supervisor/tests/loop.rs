@@ -11,7 +11,9 @@ use powercontext_core::ids::{
     BindingName, FlushGeneration, HolderId, Position, ScopeId, SupervisorGeneration,
 };
 use powercontext_core::work::{Ending, Fence, WorkAssignment, WorkKey};
-use powercontext_supervisor::facts::{DurableFacts, FactsError, PendingFact};
+use powercontext_supervisor::facts::{
+    AutoWave, Completion, DurableFacts, FactsError, Freeze, LateFact, PendingFact, TargetFact,
+};
 use powercontext_supervisor::{
     LaunchError, Launcher, Phase, Supervisor, SupervisorHandle, SupervisorSettings, WorkerEnding, WorkerId,
 };
@@ -40,6 +42,10 @@ impl Facts {
 
 #[async_trait]
 impl DurableFacts for Facts {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     async fn begin_term(&self, holder: &HolderId) -> Result<SupervisorGeneration, FactsError> {
         self.read(|world| {
             world.holder = Some(holder.clone());
@@ -65,6 +71,52 @@ impl DurableFacts for Facts {
 
     async fn settle(&self, _fence: &Fence, _key: &WorkKey) -> Result<(), FactsError> {
         self.read(|world| world.row = None)
+    }
+
+    async fn acquire(&self, _: &HolderId, _: Duration) -> Result<Option<SupervisorGeneration>, FactsError> {
+        self.read(|_| None)
+    }
+
+    async fn renew(&self, _: &Fence, _: Duration) -> Result<bool, FactsError> {
+        self.read(|_| false)
+    }
+
+    async fn release(&self, _: &Fence) -> Result<bool, FactsError> {
+        self.read(|_| false)
+    }
+
+    async fn clear_waves(&self, _: &Fence) -> Result<u64, FactsError> {
+        self.read(|_| 0)
+    }
+
+    async fn freeze_wave(&self, _: &Fence, _: &AutoWave, _: Duration) -> Result<Freeze, FactsError> {
+        self.read(|_| Freeze::NothingPending)
+    }
+
+    async fn wave_targets(
+        &self,
+        _: &AutoWave,
+        _: Option<&ScopeId>,
+        _: usize,
+    ) -> Result<Vec<TargetFact>, FactsError> {
+        self.read(|_| Vec::new())
+    }
+
+    async fn mark_covered(&self, _: &Fence, _: &AutoWave, scopes: &[ScopeId]) -> Result<u64, FactsError> {
+        self.read(|_| scopes.len() as u64)
+    }
+
+    async fn complete_wave(&self, _: &Fence, _: &AutoWave) -> Result<Completion, FactsError> {
+        self.read(|_| Completion::Gone)
+    }
+
+    async fn late_page(
+        &self,
+        _: &AutoWave,
+        _: Option<&ScopeId>,
+        _: usize,
+    ) -> Result<Vec<LateFact>, FactsError> {
+        self.read(|_| Vec::new())
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use powercontext_core::ids::{
     BindingName, FlushGeneration, HolderId, Position, ScopeId, SupervisorGeneration,
 };
-use powercontext_core::work::{Ending, ErrorCode, Fence, WorkAssignment, WorkKey};
+use powercontext_core::work::{Ending, ErrorCode, Fence, WorkAssignment, WorkKey, WorkMode};
 use powercontext_supervisor::{LaunchError, Launcher, ProcessLauncher, WorkerEnding};
 
 const PUBLISHED: &str = r#"{"ending":"done","step":"publish","counts":{"sources":3,"created":1,"updated":0,"requests":2,"input_tokens":0,"output_tokens":0}}"#;
@@ -29,6 +29,7 @@ fn assignment() -> WorkAssignment {
         source_after: Position::new(0),
         wave_target: Position::new(3),
         claimed_flush_generation: FlushGeneration::new(1),
+        mode: WorkMode::Explicit,
     }
 }
 

@@ -12,7 +12,7 @@ use powercontext_core::ids::{
     BindingName, FlushGeneration, HolderId, Position, ScopeId, SupervisorGeneration,
 };
 use powercontext_core::topic::BINDING;
-use powercontext_core::work::{Fence, Outcome, WorkAssignment, WorkKey};
+use powercontext_core::work::{Fence, Outcome, WorkAssignment, WorkKey, WorkMode};
 use powercontext_tests::client::Client;
 use powercontext_tests::server::{BUILTIN, Server, Setup, program};
 use powercontext_tests::tables;
@@ -216,6 +216,7 @@ fn first_reads(setup: &Setup, runs: usize) -> Vec<u64> {
         source_after: Position::new(0),
         wave_target: Position::new(1),
         claimed_flush_generation: FlushGeneration::new(1),
+        mode: WorkMode::Explicit,
     };
     let argument = serde_json::to_string(&assignment).expect("an assignment");
     (0..runs)

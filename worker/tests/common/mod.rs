@@ -12,7 +12,7 @@ use powercontext_core::history::HistoryPolicy;
 use powercontext_core::ids::{BindingName, FlushGeneration, HolderId, Position, ScopeId, SourceId};
 use powercontext_core::stages::{EvidenceItem, GlobalInput, ProbeInput, ReconcileInput, Stage};
 use powercontext_core::topic::{BINDING, TopicRef};
-use powercontext_core::work::{Fence, Frontier, Outcome, WorkAssignment, WorkKey};
+use powercontext_core::work::{Fence, Frontier, Outcome, WorkAssignment, WorkKey, WorkMode};
 use powercontext_inference::{Generation, GenerationError, GenerationRequest, Generator, Usage};
 use powercontext_store::topics::TopicRevision;
 use powercontext_store::{
@@ -84,6 +84,7 @@ impl World {
             source_after: self.cursor().await,
             wave_target: sources::head(&self.store, &self.scope).await.unwrap(),
             claimed_flush_generation: FlushGeneration::new(1),
+            mode: WorkMode::Explicit,
         }
     }
 

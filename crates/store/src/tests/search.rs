@@ -4,7 +4,7 @@ use powercontext_core::topic::{Channel, TopicRef};
 use proptest::prelude::*;
 
 use super::{artifact, create, databases, prepared};
-use crate::database::values;
+use crate::database::{Engine, values};
 use crate::publish::TopicOperation;
 use crate::{fulltext, topics};
 
@@ -147,13 +147,18 @@ async fn an_update_leaves_no_posting_of_the_old_revision() {
         assert_eq!(hits[0].topic.revision, Revision::new(2));
         let dump = database.dump().await;
         assert_eq!(dump["pc_topic_memory_active_chunks"].len(), 1);
+        let statistics = &dump["pc_topic_memory_scope_statistics"][0];
+        if database.engine() == Engine::OceanBase {
+            assert!(statistics.ends_with("|'1'|'1'|'1'"), "{statistics}");
+            continue;
+        }
         let mut reader = database.store.database.read().await.unwrap();
         for table in ["topic", "chunk"] {
             let text = format!("SELECT count(*) FROM pc_topic_memory_{table}_fts_docsize");
             let count = reader.query_one(text, values![]).await.unwrap().unwrap().integer(0).unwrap();
             assert_eq!(count, 1, "{table}");
         }
-        assert!(dump["pc_topic_memory_scope_statistics"][0].ends_with("|1|1"), "{dump:?}");
+        assert!(statistics.ends_with("|1|1"), "{statistics}");
     }
 }
 
@@ -189,7 +194,7 @@ proptest! {
     fn every_term_of_the_analyzer_is_exactly_one_token_of_the_index(texts in prop::collection::vec("\\PC{1,60}", 1..20)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            for database in databases().await {
+            for database in [super::sqlite().await] {
                 let mut tx = database.store.database.write().await.unwrap();
                 tx.execute(
                     "CREATE VIRTUAL TABLE tokens USING fts5vocab('pc_topic_memory_topic_fts', 'row')",

@@ -35,7 +35,7 @@ fn launches(decider: &mut Decider, now: Now) -> Vec<(i64, i64, i64)> {
     let commands = decider.dispatch(now).commands;
     let mut aims = Vec::new();
     for command in commands {
-        if let Command::Launch { key, source_after, wave_target, claimed_flush_generation } = command {
+        if let Command::Launch { key, source_after, wave_target, claimed_flush_generation, .. } = command {
             aims.push((source_after.get(), wave_target.get(), claimed_flush_generation.get()));
             let worker = WorkerId::new(format!("{}", key.scope));
             decider.handle(Event::Launched { key, worker }, now);

@@ -196,7 +196,7 @@ impl World {
                         known.stopped = true;
                     }
                 }
-                Command::Launch { key, source_after, wave_target, claimed_flush_generation } => {
+                Command::Launch { key, source_after, wave_target, claimed_flush_generation, .. } => {
                     let aim = (source_after.get(), wave_target.get(), claimed_flush_generation.get());
                     self.launch(key, aim);
                 }
