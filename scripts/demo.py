@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import demo_material as material
 from demo_server import Failure, Server, complain_about_missing_programs
 
-PROCESS_SECONDS = 50
+PROCESS_SECONDS = 120
 TTY = sys.stdout.isatty()
 WIDTH = min(shutil.get_terminal_size((110, 24)).columns, 120)
 

@@ -120,10 +120,11 @@ class Server:
         """Starts everything and waits until requests are answered."""
         self.database.prepare(self.environment)
         for program, *arguments in self.database.programs:
+            port = {} if not self.processes else {"POWERCONTEXT_SERVER_HTTP_PORT": str(free_port())}
             # All processes append to one log, a line at a time.
             with self.log.open("ab") as log:
                 self.processes.append(subprocess.Popen(
-                    [BIN / program, *arguments], env=self.environment, stdin=subprocess.DEVNULL,
+                    [BIN / program, *arguments], env=self.environment | port, stdin=subprocess.DEVNULL,
                     stdout=log, stderr=log, start_new_session=self.keep))
         self.wait_ready()
 

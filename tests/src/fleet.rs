@@ -3,6 +3,7 @@
 //!
 //! Times of the lease are short, so that faults that need one to expire take seconds.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::engine::{self, Engine};
 use crate::events::{self, Event};
 use crate::process::{Process, send};
 use crate::proxy::Proxy;
-use crate::server::{BUILTIN, free_port};
+use crate::server::{BUILTIN, free_port, program};
 use crate::tables::Tables;
 use crate::watcher::{self, Sample};
 
@@ -44,6 +45,12 @@ impl FleetSetup {
             .with("INFERENCE_GENERATION_MODEL", BUILTIN)
             .with("RUNTIME_TOPIC_MEMORY_SOURCE_WINDOW_LIMIT", "5")
             .with("RUNTIME_ARTIFACT_PROCESSING_MAX_WORKERS", "4")
+            .with("RUNTIME_ARTIFACT_PROCESSING_TICK_SECONDS", "0.2")
+            .with("RUNTIME_ARTIFACT_PROCESSING_LEASE_SECONDS", "3")
+            .with("RUNTIME_ARTIFACT_PROCESSING_LEASE_RENEWAL_SECONDS", "0.8")
+            .with("RUNTIME_ARTIFACT_PROCESSING_LEASE_MARGIN_SECONDS", "0.5")
+            .with("RUNTIME_ARTIFACT_PROCESSING_CANDIDACY_SECONDS", "0.4")
+            .with("DATABASE_REQUEST_TIMEOUT_SECONDS", "2")
     }
 
     /// Sets `POWERCONTEXT_SERVER_<name>`.
@@ -51,6 +58,16 @@ impl FleetSetup {
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.settings.push((format!("POWERCONTEXT_SERVER_{name}"), value.into()));
         self
+    }
+
+    /// Makes the first worker that finishes `step` freeze itself; `mark` is a file that appears then.
+    #[must_use]
+    pub fn with_a_worker_frozen_after(mut self, step: &str, mark: &Path) -> Self {
+        let worker = program("stopping-worker").display().to_string();
+        for (name, value) in [("AFTER", step), ("SIGNAL", "STOP"), ("MARK", &mark.display().to_string())] {
+            self.settings.push((format!("STOPPING_WORKER_{name}"), value.to_owned()));
+        }
+        self.with("RUNTIME_WORKER_PROGRAM", worker)
     }
 }
 
@@ -84,9 +101,6 @@ impl Member {
             ("POWERCONTEXT_SERVER_DATABASE_URL".to_owned(), engine::url(network.port(), DATABASE)),
             ("POWERCONTEXT_SERVER_HTTP_PORT".to_owned(), http_port.to_string()),
         ];
-        if part == Part::Controller {
-            environment.pop();
-        }
         environment.extend(setup.settings.iter().cloned());
         let name = match part {
             Part::Api => format!("api-{number}"),
@@ -132,7 +146,7 @@ impl Member {
         }
     }
 
-    /// A client of this API server.
+    /// A client of its HTTP port; of a background process that is its health alone.
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(&format!("http://127.0.0.1:{}", self.http_port))
@@ -216,15 +230,15 @@ impl Fleet {
         self.apis.iter().map(Member::client).collect()
     }
 
-    /// Waits until every API server that runs says that it is ready.
+    /// Waits until every process says that it is ready.
     ///
     /// # Panics
     /// When that takes too long.
     pub async fn until_ready(&mut self) {
-        for api in &mut self.apis {
-            let client = api.client();
-            until(&format!("{} is ready", api.name), async || {
-                assert!(!api.has_ended(), "{} ended{}", api.name, api.process().log_tail());
+        for member in self.apis.iter_mut().chain(&mut self.controllers) {
+            let client = member.client();
+            until(&format!("{} is ready", member.name), async || {
+                assert!(!member.has_ended(), "{} ended{}", member.name, member.process().log_tail());
                 (ready_status(&client).await == Some(200)).then_some(())
             })
             .await;
@@ -298,6 +312,36 @@ impl Fleet {
             scopes.push(client.create_scope(&format!("fleet-{number}")).await);
         }
         scopes
+    }
+
+    /// How far each Scope is processed.
+    ///
+    /// # Panics
+    /// When the database does not answer.
+    pub async fn cursors(&self) -> BTreeMap<String, i64> {
+        let rows = self.tables.rows("SELECT scope_id, cast(position AS CHAR) FROM pc_source_cursors").await;
+        rows.into_iter().map(|row| (row[0].clone(), row[1].parse().expect("a position"))).collect()
+    }
+
+    /// Waits until a Window of every Scope was published that was not there when the wait began. Needs
+    /// writers that flush.
+    ///
+    /// # Panics
+    /// When that takes longer than a retry after a failure plus [`LIMIT`].
+    pub async fn until_all_progress(&self, scopes: &[String]) {
+        let before = self.cursors().await;
+        let place = |cursors: &BTreeMap<String, i64>, scope| cursors.get(scope).copied().unwrap_or(0);
+        let moved = async || {
+            let now = self.cursors().await;
+            scopes.iter().all(|scope| place(&now, scope) > place(&before, scope)).then_some(())
+        };
+        for _ in 0..2 {
+            if until_or(moved).await.is_some() {
+                return;
+            }
+        }
+        let now = self.cursors().await;
+        panic!("a Scope stands still: {before:?}, then {now:?}{}", self.log_tails());
     }
 
     /// Flushes all Scopes through the API servers in turn until each is idle.

@@ -111,11 +111,11 @@ fn terms(events: &[Event]) -> Vec<String> {
         .collect()
 }
 
-/// Terms that their leader ended itself.
+/// Terms that their leader ended itself, or says that it left.
 fn released(events: &[Event]) -> Vec<i64> {
     events
         .iter()
-        .filter(|event| matches!(event.name.as_str(), "term_released" | "supervisor_stopped"))
+        .filter(|event| matches!(event.name.as_str(), "lease_released" | "stepped_down"))
         .filter_map(|event| event.number("supervisor_generation"))
         .collect()
 }
