@@ -67,12 +67,27 @@ impl Transaction {
         let mut session = Self::lend(pool, State::Session).await?;
         session.renew().await?;
         if session.engine() == Engine::OceanBase {
-            session.command(oceanbase::migration_session()).await?;
-            if let Ok(Link::OceanBase(_, limit)) = session.link() {
-                *limit = oceanbase::MIGRATION_LIMIT;
-            }
+            session.widen(oceanbase::migration_session()).await?;
         }
         Ok(session)
+    }
+
+    /// Starts a transaction of OceanBase whose statements may take minutes.
+    pub(super) async fn long(pool: &Arc<Pool>) -> Result<Self, DatabaseError> {
+        let mut session = Self::lend(pool, State::Session).await?;
+        session.renew().await?;
+        session.widen(oceanbase::long_session()).await?;
+        session.command("START TRANSACTION".to_owned()).await?;
+        Ok(session)
+    }
+
+    /// Changes the limits of the session, and the patience of this side with it.
+    async fn widen(&mut self, text: String) -> Result<(), DatabaseError> {
+        self.command(text).await?;
+        if let Ok(Link::OceanBase(_, limit)) = self.link() {
+            *limit = oceanbase::LONG_LIMIT;
+        }
+        Ok(())
     }
 
     /// Runs a text that begins and commits by itself.
@@ -141,7 +156,9 @@ impl Transaction {
     /// Makes everything since the start durable and visible.
     pub async fn commit(mut self) -> Result<(), DatabaseError> {
         self.command("COMMIT".to_owned()).await.map_err(DatabaseError::while_committing)?;
-        self.state = State::Finished;
+        if self.state != State::Session {
+            self.state = State::Finished;
+        }
         Ok(())
     }
 
