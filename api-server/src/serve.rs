@@ -80,8 +80,7 @@ pub async fn migrate(options: &StoreOptions, ids: &dyn IdSource) -> Result<(), F
 }
 
 fn database(options: &StoreOptions, error: &OpenError) -> Failure {
-    let path = options.url.path().display();
-    Failure::Environment(format!("the database {path} cannot be used: {}", chain(error)))
+    Failure::Environment(format!("the database {} cannot be used: {}", options.url, chain(error)))
 }
 
 /// Runs until a signal asks to stop.

@@ -49,11 +49,13 @@ impl StartError {
             Self::Database(OpenError::Store(error)) => error.code(),
             Self::Database(
                 OpenError::SchemaMissing
+                | OpenError::DatabaseMissing
                 | OpenError::SchemaBehind { .. }
                 | OpenError::SchemaNewer { .. }
                 | OpenError::MigrationChanged { .. }
                 | OpenError::RetrievalShape { .. }
-                | OpenError::SearchRecords { .. },
+                | OpenError::SearchRecords { .. }
+                | OpenError::Collation { .. },
             ) => ErrorCode::ConfigurationInvalid,
             Self::Process(_) => ErrorCode::LaunchFailed,
         }

@@ -8,7 +8,7 @@
 use powercontext_core::ids::{AttemptId, Position};
 use powercontext_core::work::{ErrorCode, Fence, Frontier};
 
-use crate::database::{Row, Transaction, Value, values};
+use crate::database::{Row, Transaction, Twin, Value, values};
 use crate::{DatabaseError, Store, StoreError, cursors, leases};
 
 /// Attempts a frontier gets, ever (TM-060).
@@ -113,34 +113,70 @@ macro_rules! in_attempt {
     };
 }
 
-/// No code of the list that is bound closes the frontier.
+/// No code of the JSON list that is bound closes the frontier; OceanBase has no `json_each`.
 macro_rules! still_open {
-    () => {
+    (sqlite) => {
         " AND (failure_code IS NULL OR failure_code NOT IN (SELECT value FROM json_each(?)))"
+    };
+    (oceanbase) => {
+        " AND (failure_code IS NULL OR instr(?, concat('\"', failure_code, '\"')) = 0)"
     };
 }
 
-pub(crate) const NEXT_ATTEMPT: &str = concat!(
-    "UPDATE pc_topic_memory_work_budgets SET attempt_id = ?, attempts = attempts + 1, failure_code = NULL",
-    in_frontier!(),
-    " AND attempts < ?",
-    still_open!()
-);
+macro_rules! next_attempt {
+    ($engine:ident) => {
+        concat!(
+            "UPDATE pc_topic_memory_work_budgets \
+             SET attempt_id = ?, attempts = attempts + 1, failure_code = NULL",
+            in_frontier!(),
+            " AND attempts < ?",
+            still_open!($engine)
+        )
+    };
+}
 
-pub(crate) const FIRST_ATTEMPT: &str = "INSERT INTO pc_topic_memory_work_budgets \
-    (scope_id, binding_name, source_after, source_through, attempt_id, attempts) VALUES (?, ?, ?, ?, ?, 1) \
-    ON CONFLICT (scope_id, binding_name, source_after) DO NOTHING";
+pub(crate) const NEXT_ATTEMPT: Twin =
+    Twin { sqlite: next_attempt!(sqlite), oceanbase: next_attempt!(oceanbase) };
 
-pub(crate) const RESERVE: &str = concat!(
-    "UPDATE pc_topic_memory_work_budgets SET reserved_requests = reserved_requests + ?, \
-     reserved_tokens = reserved_tokens + ?, source_through = max(source_through, ?)",
-    in_attempt!(),
-    " AND reserved_requests <= ? AND reserved_tokens <= ?",
-    still_open!()
-);
+/// OceanBase has no `ON CONFLICT`; the row breaks no other rule that `IGNORE` could hide.
+pub(crate) const FIRST_ATTEMPT: Twin = Twin {
+    sqlite: "INSERT INTO pc_topic_memory_work_budgets \
+        (scope_id, binding_name, source_after, source_through, attempt_id, attempts) \
+        VALUES (?, ?, ?, ?, ?, 1) ON CONFLICT (scope_id, binding_name, source_after) DO NOTHING",
+    oceanbase: "INSERT IGNORE INTO pc_topic_memory_work_budgets \
+        (scope_id, binding_name, source_after, source_through, attempt_id, attempts) \
+        VALUES (?, ?, ?, ?, ?, 1)",
+};
 
-pub(crate) const FAIL: &str =
-    concat!("UPDATE pc_topic_memory_work_budgets SET failure_code = ?", in_attempt!(), still_open!());
+/// The scalar maximum has another name on OceanBase.
+macro_rules! reserve {
+    ($engine:ident, $largest:literal) => {
+        concat!(
+            "UPDATE pc_topic_memory_work_budgets SET reserved_requests = reserved_requests + ?, \
+             reserved_tokens = reserved_tokens + ?, source_through = ",
+            $largest,
+            "(source_through, ?)",
+            in_attempt!(),
+            " AND reserved_requests <= ? AND reserved_tokens <= ?",
+            still_open!($engine)
+        )
+    };
+}
+
+pub(crate) const RESERVE: Twin =
+    Twin { sqlite: reserve!(sqlite, "max"), oceanbase: reserve!(oceanbase, "greatest") };
+
+macro_rules! fail {
+    ($engine:ident) => {
+        concat!(
+            "UPDATE pc_topic_memory_work_budgets SET failure_code = ?",
+            in_attempt!(),
+            still_open!($engine)
+        )
+    };
+}
+
+pub(crate) const FAIL: Twin = Twin { sqlite: fail!(sqlite), oceanbase: fail!(oceanbase) };
 
 pub(crate) const CLAIM: &str =
     concat!("UPDATE pc_topic_memory_work_budgets SET attempt_id = attempt_id", in_attempt!());
@@ -181,8 +217,16 @@ pub async fn start_attempt(
     frontier: &Frontier,
     attempt_id: &AttemptId,
 ) -> Result<AttemptStart, StoreError> {
+    store.database.transact("budgets.start_attempt", |tx| start_in(tx, fence, frontier, attempt_id)).await
+}
+
+async fn start_in(
+    mut tx: Transaction,
+    fence: &Fence,
+    frontier: &Frontier,
+    attempt_id: &AttemptId,
+) -> Result<AttemptStart, StoreError> {
     let at = StoreError::at("budgets.start_attempt");
-    let mut tx = store.database.write().await.map_err(&at)?;
     if !leases::is_current(&mut tx, fence).await.map_err(&at)? {
         return Ok(AttemptStart::Superseded(ErrorCode::Fenced));
     }
@@ -206,7 +250,7 @@ pub async fn start_attempt(
 }
 
 /// Raises the count of an open frontier or makes its row; `false` means that the row there is
-/// takes no attempt.
+/// takes no attempt. A row that another transaction made in between is met on the second look.
 pub(crate) async fn count_attempt(
     tx: &mut Transaction,
     frontier: &Frontier,
@@ -217,12 +261,15 @@ pub(crate) async fn count_attempt(
         of_frontier(frontier),
         values![MAX_ATTEMPTS, terminal_codes()],
     ]);
-    if tx.execute(NEXT_ATTEMPT, next).await? == 1 {
+    if tx.execute(NEXT_ATTEMPT, next.clone()).await? == 1 {
         return Ok(true);
     }
     let least = frontier.source_after.get().saturating_add(1);
     let first = joined([of_frontier(frontier), values![least, attempt_id.as_str()]]);
-    Ok(tx.execute(FIRST_ATTEMPT, first).await? == 1)
+    if tx.execute(FIRST_ATTEMPT, first).await? == 1 {
+        return Ok(true);
+    }
+    Ok(tx.execute(NEXT_ATTEMPT, next).await? == 1)
 }
 
 /// Counts capacity for one generator call before it is made (TM-061, TM-064).
@@ -234,8 +281,15 @@ pub async fn reserve(
     attempt: &AttemptFence,
     reservation: Reservation,
 ) -> Result<Reserve, StoreError> {
+    store.database.transact("budgets.reserve", |tx| reserve_in(tx, attempt, reservation)).await
+}
+
+async fn reserve_in(
+    mut tx: Transaction,
+    attempt: &AttemptFence,
+    reservation: Reservation,
+) -> Result<Reserve, StoreError> {
     let at = StoreError::at("budgets.reserve");
-    let mut tx = store.database.write().await.map_err(&at)?;
     if !leases::is_current(&mut tx, &attempt.fence).await.map_err(&at)? {
         return Ok(Reserve::Superseded(ErrorCode::Fenced));
     }
@@ -271,8 +325,11 @@ pub async fn record_failure(
     attempt: &AttemptFence,
     code: ErrorCode,
 ) -> Result<bool, StoreError> {
+    store.database.transact("budgets.record_failure", |tx| record_in(tx, attempt, code)).await
+}
+
+async fn record_in(mut tx: Transaction, attempt: &AttemptFence, code: ErrorCode) -> Result<bool, StoreError> {
     let at = StoreError::at("budgets.record_failure");
-    let mut tx = store.database.write().await.map_err(&at)?;
     if !leases::is_current(&mut tx, &attempt.fence).await.map_err(&at)? {
         return Ok(false);
     }

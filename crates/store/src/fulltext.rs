@@ -1,9 +1,14 @@
 //! Full-text retrieval inside one Scope: posting lists find, `core::ranking` orders.
 //!
+//! SQLite looks terms up in FTS5, OceanBase in its full-text index ([`oceanbase`]); both count the same
+//! and yield the same records, so the same data has the same order on both.
+//!
 //! Every stored term carries its Scope's number, so a posting list holds one Scope only and another
 //! Scope's data can change neither cost nor order. The statement counts how many distinct query
 //! terms a record has (coverage) and keeps the most promising ones; those are scored exactly,
 //! collapsed by Topic and only then cut to the channel's cap (TM-139).
+
+pub(crate) mod oceanbase;
 
 use powercontext_core::analyzer::Query;
 use powercontext_core::fusion::MAX_HITS;
@@ -12,8 +17,10 @@ use powercontext_core::ranking::{self, Statistics};
 use powercontext_core::topic::Channel;
 use serde_json::json;
 
-use crate::StoreError;
-use crate::database::{Row, Transaction, values};
+use crate::database::{Engine, Row, Transaction, values};
+use crate::{DatabaseError, StoreError};
+
+pub(crate) use oceanbase::postings;
 
 /// Keys set aside for the chunks of one Topic; the schema says the same number.
 pub(crate) const CHUNKS_PER_TOPIC: i64 = 1 << 20;
@@ -60,16 +67,16 @@ pub(crate) async fn channel(
     (scope, scope_key): (&ScopeId, i64),
     query: &Query,
 ) -> Result<Vec<Hit>, StoreError> {
-    let at = StoreError::at("fulltext.channel");
-    let statements = Statements::of(channel);
-    let statistics = statistics(tx, &statements, (scope, scope_key), query).await?;
-    let Some(weights) = weights(query, scope_key, &statistics) else { return Ok(Vec::new()) };
-    let required = i64::try_from(query.required()).unwrap_or(i64::MAX);
-    let parameters = match channel {
-        Channel::TopicFts => values![weights, required, MAX_CANDIDATES],
-        Channel::DetailFts => values![weights, required, MAX_CHUNKS_OF_ONE_TOPIC, MAX_CANDIDATES],
-    };
-    let rows = tx.query(statements.candidates, parameters).await.map_err(&at)?;
+    let statistics = statistics(tx, channel, (scope, scope_key), query).await?;
+    let weighted = weights(query, &statistics);
+    if weighted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = match tx.engine() {
+        Engine::Sqlite => candidates(tx, channel, scope_key, (query, &weighted)).await,
+        Engine::OceanBase => oceanbase::candidates(tx, channel, (scope, scope_key), (query, &weighted)).await,
+    }
+    .map_err(StoreError::at("fulltext.channel"))?;
     let mut scored = Vec::with_capacity(rows.len());
     for row in &rows {
         scored.push(scored_hit(row, query, &statistics)?);
@@ -101,18 +108,50 @@ fn scored_hit(row: &Row, query: &Query, statistics: &Statistics) -> Result<(Hit,
     Ok((Hit { artifact_id, key: row.integer(0).map_err(&at)? }, score))
 }
 
+async fn candidates(
+    tx: &mut Transaction,
+    channel: Channel,
+    scope_key: i64,
+    (query, weighted): (&Query, &[WeightedTerm<'_>]),
+) -> Result<Vec<Row>, DatabaseError> {
+    let list: Vec<_> =
+        weighted.iter().map(|term| json!([expression(scope_key, term.text), term.weight])).collect();
+    let list = json!(list).to_string();
+    match channel {
+        Channel::TopicFts => tx.query(TOPIC_CANDIDATES, values![list, required(query), MAX_CANDIDATES]).await,
+        Channel::DetailFts => {
+            let parameters = values![list, required(query), MAX_CHUNKS_OF_ONE_TOPIC, MAX_CANDIDATES];
+            tx.query(CHUNK_CANDIDATES, parameters).await
+        }
+    }
+}
+
+fn required(query: &Query) -> i64 {
+    i64::try_from(query.required()).unwrap_or(i64::MAX)
+}
+
 async fn statistics(
     tx: &mut Transaction,
-    statements: &Statements,
+    channel: Channel,
     (scope, scope_key): (&ScopeId, i64),
     query: &Query,
 ) -> Result<Statistics, StoreError> {
     let at = StoreError::at("fulltext.statistics");
-    let documents = tx.query_one(statements.documents, values![scope.as_str()]).await.map_err(&at)?;
+    let (documents, frequencies) = match channel {
+        Channel::TopicFts => (TOPIC_DOCUMENTS, TOPIC_FREQUENCIES),
+        Channel::DetailFts => (CHUNK_DOCUMENTS, CHUNK_FREQUENCIES),
+    };
+    let documents = tx.query_one(documents, values![scope.as_str()]).await.map_err(&at)?;
     let documents = documents.map_or(Ok(0), |row| row.integer(0)).map_err(&at)?;
-    let expressions: Vec<String> = query.terms().iter().map(|term| expression(scope_key, term)).collect();
-    let rows =
-        tx.query(statements.frequencies, values![json!(expressions).to_string()]).await.map_err(&at)?;
+    let rows = match tx.engine() {
+        Engine::Sqlite => {
+            let expressions: Vec<String> =
+                query.terms().iter().map(|term| expression(scope_key, term)).collect();
+            tx.query(frequencies, values![json!(expressions).to_string()]).await
+        }
+        Engine::OceanBase => oceanbase::frequencies(tx, channel, (scope, scope_key), query).await,
+    }
+    .map_err(&at)?;
     let mut document_frequency = Vec::with_capacity(rows.len());
     for row in &rows {
         document_frequency.push(u64::try_from(row.integer(0).map_err(&at)?).unwrap_or(0));
@@ -123,17 +162,22 @@ async fn statistics(
     Ok(Statistics { documents: u64::try_from(documents).unwrap_or(0), document_frequency })
 }
 
-/// The terms that occur at all as a JSON list of `[expression, weight]`; rarer terms weigh more.
-fn weights(query: &Query, scope_key: i64, statistics: &Statistics) -> Option<String> {
+/// A query term that occurs at all; rarer terms weigh more.
+struct WeightedTerm<'a> {
+    text: &'a str,
+    weight: i64,
+}
+
+fn weights<'a>(query: &'a Query, statistics: &Statistics) -> Vec<WeightedTerm<'a>> {
     let mut list = Vec::new();
-    for (term, &frequency) in query.terms().iter().zip(&statistics.document_frequency) {
+    for (text, &frequency) in query.terms().iter().zip(&statistics.document_frequency) {
         if frequency == 0 {
             continue;
         }
         let weight = ranking::rarity(statistics.documents, frequency);
-        list.push(json!([expression(scope_key, term), (weight * WEIGHT_SCALE) as i64]));
+        list.push(WeightedTerm { text, weight: (weight * WEIGHT_SCALE) as i64 });
     }
-    (!list.is_empty()).then(|| json!(list).to_string())
+    list
 }
 
 fn scoped_term(scope_key: i64, term: &str) -> String {
@@ -145,30 +189,10 @@ fn expression(scope_key: i64, term: &str) -> String {
     format!("\"{}\"", scoped_term(scope_key, term).replace('"', "\"\""))
 }
 
-/// The statements of one channel. `CROSS JOIN` keeps SQLite from turning the loops around, so each
-/// term is one lookup in the index.
-struct Statements {
-    documents: &'static str,
-    frequencies: &'static str,
-    candidates: &'static str,
-}
+const TOPIC_DOCUMENTS: &str = "SELECT topics FROM pc_topic_memory_scope_statistics WHERE scope_id = ?";
+const CHUNK_DOCUMENTS: &str = "SELECT chunks FROM pc_topic_memory_scope_statistics WHERE scope_id = ?";
 
-impl Statements {
-    const fn of(channel: Channel) -> Self {
-        match channel {
-            Channel::TopicFts => Self {
-                documents: "SELECT topics FROM pc_topic_memory_scope_statistics WHERE scope_id = ?",
-                frequencies: TOPIC_FREQUENCIES,
-                candidates: TOPIC_CANDIDATES,
-            },
-            Channel::DetailFts => Self {
-                documents: "SELECT chunks FROM pc_topic_memory_scope_statistics WHERE scope_id = ?",
-                frequencies: CHUNK_FREQUENCIES,
-                candidates: CHUNK_CANDIDATES,
-            },
-        }
-    }
-}
+// `CROSS JOIN` keeps SQLite from turning the loops around, so each term is one lookup in the index.
 
 pub(crate) const TOPIC_FREQUENCIES: &str = "SELECT (SELECT count(*) FROM pc_topic_memory_topic_fts AS fts \
     WHERE fts.pc_topic_memory_topic_fts MATCH term.value) FROM json_each(?) AS term ORDER BY term.id";

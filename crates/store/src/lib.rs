@@ -4,7 +4,10 @@
 //! domain types of `powercontext_core`. Only [`database`](self) knows the driver. No policy lives
 //! here: who may run, what a Window is and what a Topic says is decided elsewhere.
 //!
-//! Lock order of every transaction: journal, attempt, cursor, heads, pending, lease.
+//! SQLite lets one transaction write at a time. On OceanBase each transaction locks the rows it
+//! decides on, always in this order, because the server does not detect deadlocks: Scope tree, journal,
+//! attempt, cursor, heads, pending, targets of an automatic wave, binding state, lease. Nothing is
+//! decided on a row that was only read.
 
 mod active;
 mod database;
@@ -33,7 +36,7 @@ pub use migrations::{MigrationReport, migrate};
 pub use options::{DatabaseUrl, InvalidUrl, OpenError, SearchVersions, StoreOptions};
 pub use ownership::{Claim, ClaimError};
 
-use database::{Database, SqliteFile, values};
+use database::{Database, Engine, values};
 
 /// An open database whose schema is exactly the one this program needs. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -45,20 +48,28 @@ impl Store {
     /// Opens a migrated database; never changes its schema.
     ///
     /// # Errors
-    /// [`OpenError`] tells a missing, older, newer or changed schema from an unusable database.
+    /// [`OpenError`] tells a missing, older, newer or changed schema, and a missing database, from an
+    /// unusable one.
     pub async fn open(options: &StoreOptions) -> Result<Self, OpenError> {
-        if !options.url.path().exists() {
+        if options.url.path().is_some_and(|path| !path.exists()) {
             return Err(OpenError::SchemaMissing);
         }
-        let database = Self::connect(options, false).await?;
+        let database = match Database::open(&options.target(false)).await {
+            Ok(database) => database,
+            Err(error) if error.kind == DatabaseErrorKind::MissingDatabase => {
+                return Err(OpenError::DatabaseMissing);
+            }
+            Err(error) => return Err(StoreError::at("store.open")(error).into()),
+        };
         migrations::verify(&database).await?;
         Ok(Self { database })
     }
 
-    /// Whether other processes may use this database too.
+    /// Whether several processes share the database, so that its supervisor is elected
+    /// ([`leases::acquire`]) instead of embedded ([`leases::begin_embedded_term`]) (TM-179).
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        false
+        self.database.engine() == Engine::OceanBase
     }
 
     /// Proves that the database answers.
@@ -73,18 +84,15 @@ impl Store {
     }
 
     /// Waits for transactions under way, closes all connections, and refuses new work. The last
-    /// connection of all processes moves the write-ahead log into the database file.
+    /// connection of all processes to a file moves the write-ahead log into it.
     pub async fn close(&self) {
         self.database.close().await;
     }
 
-    async fn connect(options: &StoreOptions, create: bool) -> Result<Database, StoreError> {
-        let file = SqliteFile {
-            path: options.url.path().to_owned(),
-            create,
-            readers: options.readers,
-            busy_timeout: options.busy_timeout,
-        };
-        Database::open(&file).await.map_err(StoreError::at("store.open"))
+    /// How often a transaction had to start over, or to wait again, because others kept the database
+    /// busy or the connection was lost.
+    #[must_use]
+    pub fn busy_retries(&self) -> u64 {
+        self.database.retries()
     }
 }

@@ -1,31 +1,81 @@
 //! Numbered, forward-only schema changes and the check that a database has exactly the known ones.
 //!
-//! Each migration commits together with its row in `pc_schema_migrations`, so an interrupted run
-//! continues where it stopped. A database that is newer than the program, or whose applied text
-//! differs, is refused. Programs that only open a store never migrate.
+//! On SQLite each migration commits together with its row in `pc_schema_migrations`. On OceanBase
+//! definitions commit one by one, so a run holds a lock of the server, every statement can be
+//! repeated, and the row is written last: either way an interrupted run continues where it stopped.
+//! A database that is newer than the program, or whose applied text differs, is refused. Programs
+//! that only open a store never migrate.
+
+mod lock;
 
 use powercontext_core::ambient::IdSource;
 use powercontext_core::content::digest;
 use powercontext_core::ids::ScopeId;
 use powercontext_core::{analyzer, chunk};
 
-use crate::database::{Database, Transaction, values};
+use crate::database::{Database, Engine, Target, Transaction, Twin, oceanbase, values};
 use crate::error::StoreError;
 use crate::options::{OpenError, SearchVersions, StoreOptions};
 use crate::scopes::{self, NewScope};
-use crate::{DatabaseError, Store};
+use crate::{DatabaseError, DatabaseErrorKind, Store};
 
 pub(crate) struct Migration {
     pub(crate) number: i64,
     pub(crate) name: &'static str,
-    pub(crate) text: &'static str,
+    pub(crate) text: Twin,
 }
 
 pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
     number: 1,
     name: "sources_topics_and_processing",
-    text: include_str!("../migrations/sqlite/0001_sources_topics_and_processing.sql"),
+    text: Twin {
+        sqlite: include_str!("../migrations/sqlite/0001_sources_topics_and_processing.sql"),
+        oceanbase: include_str!("../migrations/oceanbase/0001_sources_topics_and_processing.sql"),
+    },
 }];
+
+/// Column types differ: OceanBase cannot key a table by an unbounded text.
+const HISTORY: Twin = Twin {
+    sqlite: "CREATE TABLE IF NOT EXISTS pc_schema_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, \
+        checksum TEXT NOT NULL, applied_at TEXT NOT NULL)",
+    oceanbase: "CREATE TABLE IF NOT EXISTS pc_schema_migrations (number BIGINT PRIMARY KEY, \
+        name VARCHAR(256) NOT NULL, checksum VARCHAR(128) NOT NULL, applied_at VARCHAR(32) NOT NULL) \
+        DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+};
+
+/// Each database formats its own clock. A row that is there already says the same.
+const APPLIED: Twin = Twin {
+    sqlite: "INSERT INTO pc_schema_migrations (number, name, checksum, applied_at) \
+        VALUES (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
+    oceanbase: "INSERT IGNORE INTO pc_schema_migrations (number, name, checksum, applied_at) \
+        VALUES (?, ?, ?, date_format(utc_timestamp(6), '%Y-%m-%dT%H:%i:%s.%fZ'))",
+};
+
+/// Each database has its own catalogue.
+const HAS_HISTORY: Twin = Twin {
+    sqlite: "SELECT 1 FROM sqlite_master WHERE name = 'pc_schema_migrations'",
+    oceanbase: "SELECT 1 FROM information_schema.tables \
+        WHERE table_schema = database() AND table_name = 'pc_schema_migrations'",
+};
+
+/// The upsert has another form on OceanBase. Writes nothing when there are Topics.
+const KEEP_SHAPE: Twin = Twin {
+    sqlite: "INSERT INTO pc_topic_memory_retrieval_shape \
+        (singleton, shape, analyzer_version, chunk_policy_version) SELECT 1, ?, ?, ? \
+        WHERE NOT EXISTS (SELECT 1 FROM pc_topic_memory_revision_publications) \
+        ON CONFLICT (singleton) DO UPDATE SET analyzer_version = excluded.analyzer_version, \
+        chunk_policy_version = excluded.chunk_policy_version",
+    oceanbase: "INSERT INTO pc_topic_memory_retrieval_shape \
+        (singleton, shape, analyzer_version, chunk_policy_version) SELECT 1, ?, ?, ? FROM dual \
+        WHERE NOT EXISTS (SELECT 1 FROM pc_topic_memory_revision_publications) \
+        ON DUPLICATE KEY UPDATE analyzer_version = values(analyzer_version), \
+        chunk_policy_version = values(chunk_policy_version)",
+};
+
+/// Text columns that do not compare by bytes. OceanBase only; SQLite compares by bytes by default.
+const OTHER_COLLATIONS: &str = "SELECT concat(table_name, '.', column_name), collation_name \
+    FROM information_schema.columns WHERE table_schema = database() AND table_name LIKE 'pc\\_%' ESCAPE '\\' \
+    AND collation_name IS NOT NULL AND collation_name <> 'utf8mb4_bin' ORDER BY 1";
 
 /// The retrieval shape this program keeps (TM-137, TM-149).
 const SHAPE: &str = "fts";
@@ -49,42 +99,63 @@ pub(crate) struct Applied {
 }
 
 /// Brings a database, made if missing, to the schema this program needs, and gives a new one its
-/// default Scope. Running it again changes nothing.
+/// default Scope. Running it again changes nothing, and of several runs at once one does the work.
 ///
 /// # Errors
 /// [`OpenError`]; what was applied before the failure stays applied.
 pub async fn migrate(options: &StoreOptions, ids: &dyn IdSource) -> Result<MigrationReport, OpenError> {
-    let database = Store::connect(options, true).await?;
-    let applied = apply_missing(&database, MIGRATIONS).await?;
+    let database = open_or_create(&options.target(true)).await.map_err(StoreError::at("migrations.open"))?;
     let store = Store { database };
-    keep_shape(&store).await?;
-    ensure_default_scope(&store, ids).await?;
+    let lock = lock::take(&store.database).await?;
+    let applied = run(&store, ids).await;
+    lock::release(lock).await;
     store.close().await;
-    Ok(MigrationReport { applied, current: newest(MIGRATIONS) })
+    Ok(MigrationReport { applied: applied?, current: newest(MIGRATIONS) })
 }
 
-/// Applies the known migrations that the database lacks, each in its own transaction.
+/// What a run does while it holds the lock.
+async fn run(store: &Store, ids: &dyn IdSource) -> Result<Vec<i64>, OpenError> {
+    let applied = apply_missing(&store.database, MIGRATIONS).await?;
+    check_collations(&store.database).await?;
+    keep_shape(store).await?;
+    ensure_default_scope(store, ids).await?;
+    Ok(applied)
+}
+
+pub(crate) async fn open_or_create(target: &Target) -> Result<Database, DatabaseError> {
+    match (Database::open(target).await, target) {
+        (Err(error), Target::OceanBase(server)) if error.kind == DatabaseErrorKind::MissingDatabase => {
+            oceanbase::create_database(server).await?;
+            Database::open(target).await
+        }
+        (outcome, _) => outcome,
+    }
+}
+
+/// Applies the known migrations that the database lacks.
 pub(crate) async fn apply_missing(database: &Database, known: &[Migration]) -> Result<Vec<i64>, OpenError> {
     let at = StoreError::at("migrations.run");
     let mut applied_now = Vec::new();
     for migration in known {
-        let mut tx = database.write().await.map_err(&at)?;
-        tx.execute(
-            "CREATE TABLE IF NOT EXISTS pc_schema_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, \
-             checksum TEXT NOT NULL, applied_at TEXT NOT NULL)",
-            values![],
-        )
-        .await
+        let mut tx = match database.engine() {
+            Engine::Sqlite => database.write().await,
+            Engine::OceanBase => database.session().await,
+        }
         .map_err(&at)?;
+        tx.execute(HISTORY, values![]).await.map_err(&at)?;
         let applied = applied(&mut tx).await.map_err(&at)?;
-        compare(known, &applied, Completeness::MayLag)?;
+        compare((known, database.engine()), &applied, Completeness::MayLag)?;
         if applied.iter().any(|row| row.number == migration.number) {
             tx.roll_back().await;
             continue;
         }
-        apply(&mut tx, migration).await.map_err(&at)?;
-        tx.commit().await.map_err(&at)?;
-        applied_now.push(migration.number);
+        let written = apply(&mut tx, migration).await.map_err(&at)?;
+        if database.engine() == Engine::Sqlite {
+            tx.commit().await.map_err(&at)?;
+        }
+        if written == 1 {
+            applied_now.push(migration.number);
+        }
     }
     Ok(applied_now)
 }
@@ -93,17 +164,32 @@ pub(crate) async fn apply_missing(database: &Database, known: &[Migration]) -> R
 pub(crate) async fn verify(database: &Database) -> Result<(), OpenError> {
     let at = StoreError::at("migrations.verify");
     let mut reader = database.snapshot().await.map_err(&at)?;
-    let table = reader
-        .query_one("SELECT 1 FROM sqlite_master WHERE name = 'pc_schema_migrations'", values![])
-        .await
-        .map_err(&at)?;
-    if table.is_none() {
+    if reader.query_one(HAS_HISTORY, values![]).await.map_err(&at)?.is_none() {
         return Err(OpenError::SchemaMissing);
     }
-    compare(MIGRATIONS, &applied(&mut reader).await.map_err(&at)?, Completeness::MustBeComplete)?;
+    let applied = applied(&mut reader).await.map_err(&at)?;
+    compare((MIGRATIONS, database.engine()), &applied, Completeness::MustBeComplete)?;
     let kept = kept(&mut reader).await.map_err(&at)?;
     check_shape(kept.as_ref())?;
-    check_search(kept.as_ref())
+    check_search(kept.as_ref())?;
+    drop(reader);
+    check_collations(database).await
+}
+
+/// Refuses a database in which two identities could count as one.
+async fn check_collations(database: &Database) -> Result<(), OpenError> {
+    let at = StoreError::at("migrations.check_collations");
+    if database.engine() == Engine::Sqlite {
+        return Ok(());
+    }
+    let mut reader = database.read().await.map_err(&at)?;
+    match reader.query_one(OTHER_COLLATIONS, values![]).await.map_err(&at)? {
+        None => Ok(()),
+        Some(row) => Err(OpenError::Collation {
+            column: row.text(0).map_err(&at)?,
+            collation: row.text(1).map_err(&at)?,
+        }),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,7 +204,7 @@ fn newest(known: &[Migration]) -> i64 {
 
 /// Whether the applied migrations are the known ones, as far as the database has come.
 pub(crate) fn compare(
-    known: &[Migration],
+    (known, engine): (&[Migration], Engine),
     applied: &[Applied],
     completeness: Completeness,
 ) -> Result<(), OpenError> {
@@ -128,7 +214,7 @@ pub(crate) fn compare(
     }
     for migration in known {
         match applied.iter().find(|row| row.number == migration.number) {
-            Some(row) if row.checksum != digest(migration.text) => {
+            Some(row) if row.checksum != digest(migration.text.of(engine)) => {
                 return Err(OpenError::MigrationChanged { number: migration.number });
             }
             Some(_) => {}
@@ -146,15 +232,24 @@ pub(crate) async fn applied(tx: &mut Transaction) -> Result<Vec<Applied>, Databa
     rows.iter().map(|row| Ok(Applied { number: row.integer(0)?, checksum: row.text(1)? })).collect()
 }
 
-async fn apply(tx: &mut Transaction, migration: &Migration) -> Result<(), DatabaseError> {
-    tx.execute(migration.text.to_owned(), values![]).await?;
-    tx.execute(
-        "INSERT INTO pc_schema_migrations (number, name, checksum, applied_at) \
-         VALUES (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
-        values![migration.number, migration.name, digest(migration.text)],
-    )
-    .await?;
-    Ok(())
+async fn apply(tx: &mut Transaction, migration: &Migration) -> Result<u64, DatabaseError> {
+    let text = migration.text.of(tx.engine());
+    match tx.engine() {
+        Engine::Sqlite => {
+            tx.execute(text.to_owned(), values![]).await?;
+        }
+        Engine::OceanBase => {
+            for statement in statements(text) {
+                tx.command(statement.to_owned()).await?;
+            }
+        }
+    }
+    tx.execute(APPLIED, values![migration.number, migration.name, digest(text)]).await
+}
+
+/// The statements of a migration; each ends with a semicolon at the end of its line.
+fn statements(text: &str) -> impl Iterator<Item = &str> {
+    text.split(";\n").map(str::trim).filter(|statement| !statement.is_empty())
 }
 
 /// What a database says of its search records.
@@ -201,18 +296,9 @@ async fn keep_shape(store: &Store) -> Result<(), OpenError> {
     if kept.is_some() {
         check_shape(kept.as_ref())?;
     }
-    let written = tx
-        .execute(
-            "INSERT INTO pc_topic_memory_retrieval_shape \
-             (singleton, shape, analyzer_version, chunk_policy_version) SELECT 1, ?, ?, ? \
-             WHERE NOT EXISTS (SELECT 1 FROM pc_topic_memory_revision_publications) \
-             ON CONFLICT (singleton) DO UPDATE SET analyzer_version = excluded.analyzer_version, \
-             chunk_policy_version = excluded.chunk_policy_version",
-            values![SHAPE, SEARCH.analyzer, SEARCH.chunk_policy],
-        )
-        .await
-        .map_err(&at)?;
-    if written != 1 {
+    let written =
+        tx.execute(KEEP_SHAPE, values![SHAPE, SEARCH.analyzer, SEARCH.chunk_policy]).await.map_err(&at)?;
+    if written == 0 {
         check_shape(kept.as_ref())?;
         check_search(kept.as_ref())?;
     }

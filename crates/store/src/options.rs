@@ -4,53 +4,147 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use powercontext_core::secret::Secret;
+
+use crate::database::Target;
+use crate::database::oceanbase::OceanBaseServer;
+use crate::database::sqlite::SqliteFile;
 use crate::error::StoreError;
 
+/// The port OceanBase listens on unless the address names another one.
+const DEFAULT_PORT: u16 = 2881;
+/// The longest name of a database.
+const MAX_DATABASE_CHARS: usize = 64;
+
 /// A database address that names a supported database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatabaseUrl {
-    path: PathBuf,
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl(Address);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Address {
+    Sqlite(PathBuf),
+    OceanBase { user: String, password: Secret, host: String, port: u16, database: String },
 }
 
 /// Why a text is not a database address. Never repeats the text: it may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidUrl {
     /// The part before `://` names no supported database.
-    #[error("the database URL must start with sqlite:///")]
+    #[error("the database URL must start with sqlite:/// or mysql://")]
     Scheme,
     /// The file is missing or not absolute.
     #[error(
         "the database URL must name an absolute file, as in sqlite:///var/lib/powercontext/powercontext.db"
     )]
     Path,
+    /// A part of a server's address is missing or wrong.
+    #[error("the database URL must have the form mysql://user:password@host:port/database")]
+    Server,
 }
 
 impl DatabaseUrl {
-    /// Accepts `sqlite:///absolute/file`.
+    /// Accepts `sqlite:///absolute/file` and `mysql://user:password@host:port/database`.
+    ///
+    /// Password and port may be left out. User and password are percent-decoded; the user may hold
+    /// `@tenant#cluster` as it is, because the last `@` ends the credentials.
     ///
     /// # Errors
     /// [`InvalidUrl`] says which part is wrong.
     pub fn parse(text: &str) -> Result<Self, InvalidUrl> {
+        if let Some(server) = text.strip_prefix("mysql://") {
+            return parse_server(server).map(Self).ok_or(InvalidUrl::Server);
+        }
         let path = text.strip_prefix("sqlite://").ok_or(InvalidUrl::Scheme)?;
         let query_or_fragment = path.contains(['?', '#']);
         let path = Path::new(path);
         if !path.is_absolute() || path.file_name().is_none() || query_or_fragment {
             return Err(InvalidUrl::Path);
         }
-        Ok(Self { path: path.to_owned() })
+        Ok(Self::file(path))
     }
 
     /// The address of a database file.
     #[must_use]
     pub fn file(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self(Address::Sqlite(path.to_owned()))
     }
 
-    /// The database file.
+    /// The database file; `None` for a server.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> Option<&Path> {
+        match &self.0 {
+            Address::Sqlite(path) => Some(path),
+            Address::OceanBase { .. } => None,
+        }
     }
+
+    /// Whether several processes on several machines may use the database at once.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        matches!(self.0, Address::OceanBase { .. })
+    }
+}
+
+/// The file, or the database and its server, as a person names it.
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Address::Sqlite(path) => write!(out, "{}", path.display()),
+            Address::OceanBase { host, port, database, .. } => write!(out, "{database} at {host}:{port}"),
+        }
+    }
+}
+
+/// The address without the password.
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Address::Sqlite(path) => write!(out, "sqlite://{}", path.display()),
+            Address::OceanBase { user, password, host, port, database } => {
+                write!(out, "mysql://{user}:{password}@{host}:{port}/{database}")
+            }
+        }
+    }
+}
+
+fn parse_server(text: &str) -> Option<Address> {
+    let (credentials, place) = text.rsplit_once('@')?;
+    let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+    let (address, database) = place.split_once('/')?;
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) if !address.ends_with(']') => (host, port.parse().ok()?),
+        _ => (address, DEFAULT_PORT),
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let (user, password) = (percent_decoded(user)?, percent_decoded(password)?);
+    let named = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '$');
+    let valid = !user.is_empty()
+        && !host.is_empty()
+        && port != 0
+        && (1..=MAX_DATABASE_CHARS).contains(&database.len())
+        && database.chars().all(named);
+    valid.then(|| Address::OceanBase {
+        user,
+        password: Secret::new(password),
+        host: host.to_owned(),
+        port,
+        database: database.to_owned(),
+    })
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let high = char::from(rest.next()?).to_digit(16)?;
+            let low = char::from(rest.next()?).to_digit(16)?;
+            bytes.push(u8::try_from(high * 16 + low).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// How a store is opened.
@@ -58,9 +152,9 @@ impl DatabaseUrl {
 pub struct StoreOptions {
     /// Which database.
     pub url: DatabaseUrl,
-    /// The largest number of reading connections.
+    /// The largest number of reading connections; on OceanBase also of writing ones.
     pub readers: u32,
-    /// How long one statement waits for another process.
+    /// How long one statement waits for another process; on OceanBase at most 2 seconds.
     pub busy_timeout: Duration,
 }
 
@@ -69,6 +163,29 @@ impl StoreOptions {
     #[must_use]
     pub const fn new(url: DatabaseUrl) -> Self {
         Self { url, readers: 4, busy_timeout: Duration::from_secs(5) }
+    }
+
+    /// What the database module opens; `create` makes a file that is missing.
+    pub(crate) fn target(&self, create: bool) -> Target {
+        match &self.url.0 {
+            Address::Sqlite(path) => Target::Sqlite(SqliteFile {
+                path: path.clone(),
+                create,
+                readers: self.readers,
+                busy_timeout: self.busy_timeout,
+            }),
+            Address::OceanBase { user, password, host, port, database } => {
+                Target::OceanBase(OceanBaseServer {
+                    user: user.clone(),
+                    password: password.clone(),
+                    host: host.clone(),
+                    port: *port,
+                    database: database.clone(),
+                    connections: self.readers,
+                    busy_timeout: self.busy_timeout,
+                })
+            }
+        }
     }
 }
 
@@ -93,6 +210,9 @@ pub enum OpenError {
     /// There is no database, or one that was never migrated. Run the migration.
     #[error("the database has no schema; run `powercontext-api-server migrate`")]
     SchemaMissing,
+    /// The server has no database of that name. Run the migration, which makes it, or correct the address.
+    #[error("the server has no such database; run `powercontext-api-server migrate`")]
+    DatabaseMissing,
     /// The schema is older than this program needs. Run the migration.
     #[error(
         "the database schema is at {found} and this program needs {needed}; run `powercontext-api-server migrate`"
@@ -137,6 +257,14 @@ pub enum OpenError {
         /// What this program makes them by.
         needed: SearchVersions,
     },
+    /// A text column compares otherwise than by bytes, so identities could be confused.
+    #[error("column `{column}` of the database has collation `{collation}` instead of `utf8mb4_bin`")]
+    Collation {
+        /// Table and column.
+        column: String,
+        /// The collation it has.
+        collation: String,
+    },
     /// The database could not be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -148,7 +276,7 @@ mod tests {
 
     #[test]
     fn only_an_absolute_sqlite_file_is_a_database_address() {
-        assert_eq!(DatabaseUrl::parse("sqlite:///a/b.db").unwrap().path(), Path::new("/a/b.db"));
+        assert_eq!(DatabaseUrl::parse("sqlite:///a/b.db").unwrap().path(), Some(Path::new("/a/b.db")));
         for (text, error) in [
             ("postgres://x/y", InvalidUrl::Scheme),
             ("sqlite://a.db", InvalidUrl::Path),
@@ -157,5 +285,39 @@ mod tests {
         ] {
             assert_eq!(DatabaseUrl::parse(text), Err(error), "{text}");
         }
+    }
+
+    #[test]
+    fn a_server_address_is_taken_apart_and_never_shows_its_password() {
+        // TM-228
+        let parts = |text: &str| match DatabaseUrl::parse(text).unwrap().0 {
+            Address::OceanBase { user, password, host, port, database } => {
+                (user, password.reveal().to_owned(), host, port, database)
+            }
+            Address::Sqlite(_) => panic!("{text} is no file"),
+        };
+        let owned = |user: &str, password: &str, host: &str, port, database: &str| {
+            (user.to_owned(), password.to_owned(), host.to_owned(), port, database.to_owned())
+        };
+        for (text, expected) in [
+            ("mysql://root@127.0.0.1:2882/test", owned("root", "", "127.0.0.1", 2882, "test")),
+            ("mysql://u@t#c:p%40ss%3A@db/power-1", owned("u@t#c", "p@ss:", "db", 2881, "power-1")),
+            ("mysql://u:p@[::1]:2881/x", owned("u", "p", "::1", 2881, "x")),
+            ("mysql://u:a@b@[::1]/x", owned("u", "a@b", "::1", 2881, "x")),
+        ] {
+            assert_eq!(parts(text), expected, "{text}");
+        }
+        for wrong in ["mysql://host/x", "mysql://u@h", "mysql://u@h/", "mysql://@h/x", "mysql://u@h:0/x"]
+            .into_iter()
+            .chain(["mysql://u@h:x/x", "mysql://u@h/x?tls=1", "mysql://u@h/`", "mysql://u:%zz@h/x"])
+        {
+            assert_eq!(DatabaseUrl::parse(wrong), Err(InvalidUrl::Server), "{wrong}");
+        }
+        let url = DatabaseUrl::parse("mysql://u:hunter2@h:1/x").unwrap();
+        let shown = format!("{url:?} {:?} {:?}", StoreOptions::new(url.clone()), {
+            StoreOptions::new(url.clone()).target(false)
+        });
+        assert!(!shown.contains("hunter2") && shown.contains("[redacted]"), "{shown}");
+        assert_eq!(url.to_string(), "x at h:1");
     }
 }

@@ -1,4 +1,5 @@
 //! One server per database file: a lock that the system gives back however its holder ends.
+//! A shared database takes any number of servers.
 //!
 //! The lock lies on a file beside the database, because locks on the database file itself belong to
 //! SQLite. Workers do not take it; they are fenced by their term.
@@ -12,8 +13,17 @@ use crate::{Store, StoreOptions};
 
 /// Holds a database for one server; dropping it lets go.
 #[derive(Debug)]
-pub struct Claim {
-    _locked: File,
+pub enum Claim {
+    /// A file, and the lock beside it.
+    File(LockedFile),
+    /// A database that servers share: there is nothing to hold, its leader is elected.
+    Shared,
+}
+
+/// The locked file.
+#[derive(Debug)]
+pub struct LockedFile {
+    _file: File,
 }
 
 /// Why a database was not claimed.
@@ -48,7 +58,7 @@ impl Store {
     /// # Errors
     /// [`ClaimError`].
     pub fn claim(options: &StoreOptions) -> Result<Claim, ClaimError> {
-        let database = options.url.path();
+        let Some(database) = options.url.path() else { return Ok(Claim::Shared) };
         if let Some(folder) = database.parent().filter(|folder| !folder.is_dir()) {
             return Err(ClaimError::FolderMissing { folder: folder.to_owned() });
         }
@@ -62,7 +72,7 @@ impl Store {
             .open(&file)
             .map_err(unusable)?;
         match locked.try_lock() {
-            Ok(()) => Ok(Claim { _locked: locked }),
+            Ok(()) => Ok(Claim::File(LockedFile { _file: locked })),
             Err(TryLockError::WouldBlock) => Err(ClaimError::Taken { database: database.to_owned() }),
             Err(TryLockError::Error(source)) => Err(unusable(source)),
         }
@@ -90,6 +100,14 @@ mod tests {
         assert!(Store::claim(&other).is_ok());
         drop(claim);
         assert!(Store::claim(&options).is_ok());
+    }
+
+    #[test]
+    fn a_shared_database_takes_any_number_of_servers() {
+        // TM-179
+        let options = StoreOptions::new(DatabaseUrl::parse("mysql://u@localhost/powercontext").unwrap());
+        let claims = [Store::claim(&options), Store::claim(&options)];
+        assert!(claims.iter().all(|claim| matches!(claim, Ok(Claim::Shared))), "{claims:?}");
     }
 
     #[test]
@@ -122,7 +140,7 @@ mod tests {
         assert!(alone());
         assert!(store.ping().await.is_err(), "a closed store stays closed");
         let copy = StoreOptions::new(DatabaseUrl::file(&folder.path().join("copy.sqlite3")));
-        std::fs::copy(&path, copy.url.path()).unwrap();
+        std::fs::copy(&path, copy.url.path().unwrap()).unwrap();
         assert!(crate::scopes::default(&Store::open(&copy).await.unwrap()).await.unwrap().is_some());
     }
 }

@@ -6,7 +6,7 @@
 use powercontext_core::ids::{BindingName, FlushGeneration, Position, ScopeId, Window};
 use powercontext_core::work::{ErrorCode, Fence, WorkKey};
 
-use crate::database::{Row, Transaction, values};
+use crate::database::{Row, Transaction, Twin, values};
 use crate::{DatabaseError, Store, StoreError, budgets, cursors, leases, sources};
 
 /// What a flush led to.
@@ -64,12 +64,15 @@ pub struct PendingFact {
 /// # Errors
 /// [`FlushError`]; nothing is written then.
 pub async fn flush(store: &Store, key: &WorkKey) -> Result<Flush, FlushError> {
+    store.database.transact("pending.flush", |tx| flush_in(tx, key)).await
+}
+
+async fn flush_in(mut tx: Transaction, key: &WorkKey) -> Result<Flush, FlushError> {
     let at = StoreError::at("pending.flush");
-    let mut tx = store.database.write().await.map_err(&at)?;
-    let Some(head) = sources::journal_head(&mut tx, &key.scope).await.map_err(&at)? else {
+    let Some(head) = sources::lock_journal(&mut tx, &key.scope).await.map_err(&at)? else {
         return Err(FlushError::ScopeNotFound);
     };
-    if cursors::read(&mut tx, key).await.map_err(&at)? >= head {
+    if cursors::lock(&mut tx, key).await.map_err(&at)? >= head {
         return Ok(Flush::Idle);
     }
     tx.execute(FLUSH, values![key.binding.as_str(), key.scope.as_str(), head.get()]).await.map_err(&at)?;
@@ -77,11 +80,18 @@ pub async fn flush(store: &Store, key: &WorkKey) -> Result<Flush, FlushError> {
     Ok(Flush::Accepted)
 }
 
-pub(crate) const FLUSH: &str = "INSERT INTO pc_artifact_processing_pending \
-    (binding_name, scope_id, source_through, flush_generation) VALUES (?, ?, ?, 1) \
-    ON CONFLICT (binding_name, scope_id) DO UPDATE SET \
-    source_through = max(source_through, excluded.source_through), \
-    flush_generation = flush_generation + 1";
+/// The upsert and the scalar maximum have other names on OceanBase.
+pub(crate) const FLUSH: Twin = Twin {
+    sqlite: "INSERT INTO pc_artifact_processing_pending \
+        (binding_name, scope_id, source_through, flush_generation) VALUES (?, ?, ?, 1) \
+        ON CONFLICT (binding_name, scope_id) DO UPDATE SET \
+        source_through = max(source_through, excluded.source_through), \
+        flush_generation = flush_generation + 1",
+    oceanbase: "INSERT INTO pc_artifact_processing_pending \
+        (binding_name, scope_id, source_through, flush_generation) VALUES (?, ?, ?, 1) \
+        ON DUPLICATE KEY UPDATE source_through = greatest(source_through, values(source_through)), \
+        flush_generation = flush_generation + 1",
+};
 
 /// The row of one key, answered or not; `None` only when there is none, which means that the
 /// Cursor covers every Source.
@@ -118,25 +128,36 @@ pub async fn page(
 macro_rules! facts {
     () => {
         "SELECT pending.binding_name, pending.scope_id, pending.source_through, \
-         pending.flush_generation, pending.handled_flush_generation, coalesce(cursor.position, 0), \
+         pending.flush_generation, pending.handled_flush_generation, coalesce(place.position, 0), \
          budget.attempts, budget.failure_code \
          FROM pc_artifact_processing_pending AS pending \
-         LEFT JOIN pc_source_cursors AS cursor \
-           ON cursor.scope_id = pending.scope_id AND cursor.binding_name = pending.binding_name \
+         LEFT JOIN pc_source_cursors AS place \
+           ON place.scope_id = pending.scope_id AND place.binding_name = pending.binding_name \
          LEFT JOIN pc_topic_memory_work_budgets AS budget \
            ON budget.scope_id = pending.scope_id AND budget.binding_name = pending.binding_name \
-           AND budget.source_after = coalesce(cursor.position, 0) "
+           AND budget.source_after = coalesce(place.position, 0) "
     };
 }
 
 pub(crate) const GET: &str = concat!(facts!(), "WHERE pending.binding_name = ? AND pending.scope_id = ?");
 
-pub(crate) const PAGE: &str = concat!(
-    facts!(),
-    "WHERE pending.handled_flush_generation < pending.flush_generation \
-     AND (pending.binding_name, pending.scope_id) > (?, ?) \
-     ORDER BY pending.binding_name, pending.scope_id LIMIT ?"
-);
+macro_rules! page {
+    ($unanswered:literal) => {
+        concat!(
+            facts!(),
+            "WHERE ",
+            $unanswered,
+            " AND (pending.binding_name, pending.scope_id) > (?, ?) \
+             ORDER BY pending.binding_name, pending.scope_id LIMIT ?"
+        )
+    };
+}
+
+/// OceanBase has no partial index; an indexed column says the same.
+pub(crate) const PAGE: Twin = Twin {
+    sqlite: page!("pending.handled_flush_generation < pending.flush_generation"),
+    oceanbase: page!("pending.asked = 1"),
+};
 
 /// Answers the flushes of a key whose Cursor covers everything, and removes its row (TM-170). Does
 /// nothing while Sources remain, or when the row is gone.
@@ -144,12 +165,15 @@ pub(crate) const PAGE: &str = concat!(
 /// # Errors
 /// [`SettleError`]; nothing is written then.
 pub async fn settle(store: &Store, fence: &Fence, key: &WorkKey) -> Result<(), SettleError> {
+    store.database.transact("pending.settle", |tx| settle_in(tx, fence, key)).await
+}
+
+async fn settle_in(mut tx: Transaction, fence: &Fence, key: &WorkKey) -> Result<(), SettleError> {
     let at = StoreError::at("pending.settle");
-    let mut tx = store.database.write().await.map_err(&at)?;
     if !leases::is_current(&mut tx, fence).await.map_err(&at)? {
         return Err(SettleError::Fenced);
     }
-    let cursor = cursors::read(&mut tx, key).await.map_err(&at)?;
+    let cursor = cursors::lock(&mut tx, key).await.map_err(&at)?;
     let parameters = values![key.binding.as_str(), key.scope.as_str(), cursor.get()];
     let removed = tx.execute(SETTLE, parameters).await.map_err(&at)?;
     if !leases::hold(&mut tx, fence).await.map_err(&at)? {
@@ -184,8 +208,13 @@ pub(crate) async fn answer(
     Ok(())
 }
 
-pub(crate) const ANSWER: &str = "UPDATE pc_artifact_processing_pending SET handled_flush_generation = \
-    min(flush_generation, max(handled_flush_generation, ?)) WHERE binding_name = ? AND scope_id = ?";
+/// The scalar minimum and maximum have other names on OceanBase.
+pub(crate) const ANSWER: Twin = Twin {
+    sqlite: "UPDATE pc_artifact_processing_pending SET handled_flush_generation = \
+        min(flush_generation, max(handled_flush_generation, ?)) WHERE binding_name = ? AND scope_id = ?",
+    oceanbase: "UPDATE pc_artifact_processing_pending SET handled_flush_generation = \
+        least(flush_generation, greatest(handled_flush_generation, ?)) WHERE binding_name = ? AND scope_id = ?",
+};
 
 pub(crate) const REMOVE_ANSWERED: &str = "DELETE FROM pc_artifact_processing_pending \
     WHERE binding_name = ? AND scope_id = ? \

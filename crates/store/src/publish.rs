@@ -15,7 +15,7 @@ use powercontext_core::work::ErrorCode;
 
 use crate::active::ActiveScope;
 use crate::budgets::{self, AttemptFence};
-use crate::database::{Transaction, values};
+use crate::database::{Transaction, Twin, values};
 use crate::{DatabaseErrorKind, Store, StoreError, cursors, leases, pending};
 
 /// Everything one Window publishes.
@@ -142,11 +142,13 @@ impl PublishError {
 pub async fn publish(store: &Store, request: &PublishRequest) -> Result<Published, PublishError> {
     check_window(request)?;
     check_topics(&request.operations)?;
-    let at = StoreError::at("publish");
-    let mut tx = store.database.write().await.map_err(&at)?;
+    store.database.transact("publish", |tx| publish_in(tx, request)).await
+}
+
+async fn publish_in(mut tx: Transaction, request: &PublishRequest) -> Result<Published, PublishError> {
     match write(&mut tx, request).await {
         Ok(published) => {
-            tx.commit().await.map_err(&at)?;
+            tx.commit().await.map_err(StoreError::at("publish"))?;
             Ok(published)
         }
         Err(error) => {
@@ -321,15 +323,18 @@ async fn insert_revision(
         .await
         .map_err(&at)?;
     }
-    tx.execute(
-        "INSERT INTO pc_topic_memory_revision_publications (scope_id, artifact_id, revision, published_at) \
-         VALUES (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
-        values![scope, id, revision],
-    )
-    .await
-    .map_err(&at)?;
+    tx.execute(PUBLISHED_NOW, values![scope, id, revision]).await.map_err(&at)?;
     Ok(())
 }
+
+/// Each database formats its own clock, both with milliseconds.
+const PUBLISHED_NOW: Twin = Twin {
+    sqlite: "INSERT INTO pc_topic_memory_revision_publications (scope_id, artifact_id, revision, published_at) \
+        VALUES (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
+    oceanbase: "INSERT INTO pc_topic_memory_revision_publications \
+        (scope_id, artifact_id, revision, published_at) \
+        VALUES (?, ?, ?, concat(left(date_format(utc_timestamp(6), '%Y-%m-%dT%H:%i:%s.%f'), 23), 'Z'))",
+};
 
 /// Notes the exact Revision an update was made from (TM-148).
 async fn insert_basis(

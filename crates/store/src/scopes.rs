@@ -5,18 +5,18 @@
 //! Scope exists exactly when its Journal does.
 
 mod list;
+mod relations;
 
 use powercontext_core::content::digest;
 use powercontext_core::ids::ScopeId;
 use serde_json::json;
 
-use crate::database::{Transaction, Value, values};
+use crate::database::{Transaction, Twin, Value, kind_of, placeholders, values};
 use crate::{DatabaseError, DatabaseErrorKind, Store, StoreError};
 
-pub use list::{ScopeField, ScopeFilter, list};
+use relations::{Relations, check_relations, lock_tree};
 
-/// The largest number of steps a chain of parents is followed.
-const MAX_PARENT_STEPS: i64 = 10_000;
+pub use list::{ScopeField, ScopeFilter, list};
 
 /// A link from a Scope to something outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,9 +166,15 @@ pub async fn get(store: &Store, scope_id: &ScopeId) -> Result<Option<Scope>, Sto
 /// # Errors
 /// [`UpdateScopeError`]; nothing is written then.
 pub async fn update(store: &Store, update: &UpdateScope) -> Result<Scope, UpdateScopeError> {
+    store.database.transact("scopes.update", |tx| update_in(tx, update)).await
+}
+
+async fn update_in(mut tx: Transaction, update: &UpdateScope) -> Result<Scope, UpdateScopeError> {
     let at = StoreError::at("scopes.update");
     let id = update.scope_id.as_str();
-    let mut tx = store.database.write().await.map_err(&at)?;
+    if update.parent_scope_id.is_some() {
+        lock_tree(&mut tx).await.map_err(&at)?;
+    }
     // The Scope's row is locked before anything is judged by what it and its relations say.
     let locked = tx.execute("UPDATE pc_scopes SET version = version WHERE scope_id = ?", values![id]).await;
     if locked.map_err(&at)? != 1 {
@@ -241,8 +247,11 @@ async fn default_in(tx: &mut Transaction) -> Result<Option<Scope>, StoreError> {
 /// # Errors
 /// [`SetDefaultError`]; nothing is written then.
 pub async fn set_default(store: &Store, scope_id: &ScopeId) -> Result<Scope, SetDefaultError> {
+    store.database.transact("scopes.set_default", |tx| set_default_in(tx, scope_id)).await
+}
+
+async fn set_default_in(mut tx: Transaction, scope_id: &ScopeId) -> Result<Scope, SetDefaultError> {
     let at = StoreError::at("scopes.set_default");
-    let mut tx = store.database.write().await.map_err(&at)?;
     let Some(scope) = load(&mut tx, scope_id.as_str()).await? else {
         return Err(SetDefaultError::ScopeNotFound);
     };
@@ -252,18 +261,40 @@ pub async fn set_default(store: &Store, scope_id: &ScopeId) -> Result<Scope, Set
 }
 
 async fn put_default(tx: &mut Transaction, scope_id: &ScopeId) -> Result<(), DatabaseError> {
-    tx.execute(
-        "INSERT INTO pc_default_scope (singleton, scope_id) VALUES (1, ?) \
-         ON CONFLICT (singleton) DO UPDATE SET scope_id = excluded.scope_id",
-        values![scope_id.as_str()],
-    )
-    .await?;
+    tx.execute(PUT_DEFAULT, values![scope_id.as_str()]).await?;
     Ok(())
 }
 
+/// The upsert has another form on OceanBase.
+const PUT_DEFAULT: Twin = Twin {
+    sqlite: "INSERT INTO pc_default_scope (singleton, scope_id) VALUES (1, ?) \
+        ON CONFLICT (singleton) DO UPDATE SET scope_id = excluded.scope_id",
+    oceanbase: "INSERT INTO pc_default_scope (singleton, scope_id) VALUES (1, ?) \
+        ON DUPLICATE KEY UPDATE scope_id = values(scope_id)",
+};
+
+/// A key that another process used at the same moment is found on the second try.
 async fn create_in(store: &Store, new: &NewScope, as_default: bool) -> Result<Scope, CreateScopeError> {
+    let once = || store.database.transact("scopes.create", |tx| create_once(tx, new, as_default));
+    let is_taken = |error: &CreateScopeError| kind_of(error) == Some(DatabaseErrorKind::UniqueViolation);
+    match once().await {
+        Err(error) if is_taken(&error) => once().await.map_err(|error| {
+            if is_taken(&error) {
+                StoreError::invalid("a new scope's identity is taken").into()
+            } else {
+                error
+            }
+        }),
+        outcome => outcome,
+    }
+}
+
+async fn create_once(
+    mut tx: Transaction,
+    new: &NewScope,
+    as_default: bool,
+) -> Result<Scope, CreateScopeError> {
     let at = StoreError::at("scopes.create");
-    let mut tx = store.database.write().await.map_err(&at)?;
     if as_default && let Some(known) = default_in(&mut tx).await? {
         return Ok(known);
     }
@@ -288,10 +319,7 @@ async fn create_in(store: &Store, new: &NewScope, as_default: bool) -> Result<Sc
         Relations::Unknown => return Err(CreateScopeError::ScopeNotFound),
         Relations::Impossible => return Err(CreateScopeError::InvalidRelationship),
     }
-    insert(&mut tx, new, creation).await.map_err(|error| match error.kind {
-        DatabaseErrorKind::UniqueViolation => StoreError::invalid("a new scope's identity is taken"),
-        _ => at(error),
-    })?;
+    insert(&mut tx, new, creation).await.map_err(&at)?;
     if as_default {
         put_default(&mut tx, &new.scope_id).await.map_err(&at)?;
     }
@@ -352,52 +380,6 @@ async fn insert_relations(
     Ok(())
 }
 
-enum Relations {
-    Possible,
-    Unknown,
-    Impossible,
-}
-
-async fn check_relations(
-    tx: &mut Transaction,
-    scope_id: &ScopeId,
-    parent: Option<&ScopeId>,
-    references: &[ScopeId],
-) -> Result<Relations, StoreError> {
-    let at = StoreError::at("scopes.check_relations");
-    if parent == Some(scope_id) || references.contains(scope_id) {
-        return Ok(Relations::Impossible);
-    }
-    for related in parent.into_iter().chain(references) {
-        if version(tx, related.as_str()).await.map_err(&at)?.is_none() {
-            return Ok(Relations::Unknown);
-        }
-    }
-    let Some(parent) = parent else { return Ok(Relations::Possible) };
-    // A chain of parents has no circle, since one writer at a time changes it, so following it ends;
-    // what reaches the bound is damaged and is refused instead of being taken for a chain.
-    let row = tx
-        .query_one(
-            "WITH RECURSIVE ancestors (scope_id, steps) AS ( \
-               SELECT ?, 0 UNION ALL \
-               SELECT parent.parent_scope_id, ancestors.steps + 1 FROM ancestors \
-               JOIN pc_scopes AS parent ON parent.scope_id = ancestors.scope_id \
-               WHERE parent.parent_scope_id IS NOT NULL AND ancestors.steps < ?) \
-             SELECT max(scope_id = ?), max(steps) FROM ancestors",
-            values![parent.as_str(), MAX_PARENT_STEPS, scope_id.as_str()],
-        )
-        .await
-        .map_err(&at)?
-        .ok_or(StoreError::invalid("a chain of parents cannot be read"))?;
-    if row.integer(0).map_err(&at)? != 0 {
-        return Ok(Relations::Impossible);
-    }
-    if row.integer(1).map_err(&at)? >= MAX_PARENT_STEPS {
-        return Err(StoreError::invalid("a chain of parents has no end"));
-    }
-    Ok(Relations::Possible)
-}
-
 async fn version(tx: &mut Transaction, id: &str) -> Result<Option<i64>, DatabaseError> {
     let row = tx.query_one("SELECT version FROM pc_scopes WHERE scope_id = ?", values![id]).await?;
     row.map(|row| row.integer(0)).transpose()
@@ -410,7 +392,7 @@ async fn load(tx: &mut Transaction, id: &str) -> Result<Option<Scope>, StoreErro
 /// Loads Scopes by identity with three statements, however many there are; ascending by identity.
 async fn load_all(tx: &mut Transaction, ids: &[Value]) -> Result<Vec<Scope>, StoreError> {
     let at = StoreError::at("scopes.load");
-    let marks = vec!["?"; ids.len()].join(", ");
+    let marks = placeholders(ids.len());
     let rows = tx
         .query(
             format!(

@@ -7,7 +7,7 @@
 use powercontext_core::ids::{Position, ScopeId, SourceId, SourceRef};
 use powercontext_core::topic;
 
-use crate::database::{Row, Transaction, values};
+use crate::database::{Engine, Row, Text, Transaction, Twin, Value, values};
 use crate::{DatabaseError, DatabaseErrorKind, Store, StoreError};
 
 /// The bindings that every Source is Pending for.
@@ -125,26 +125,92 @@ const ADD: &str = "BEGIN IMMEDIATE; \
 /// # Errors
 /// [`AddSourceError`]; nothing is written then.
 pub async fn add(store: &Store, new: &NewSource) -> Result<Added, AddSourceError> {
+    let added = match store.database.engine() {
+        Engine::Sqlite => add_at_once(store, new).await,
+        Engine::OceanBase => store.database.transact("sources.add", |tx| add_in(tx, new)).await,
+    };
+    match added {
+        Err(Refused::Taken) => replay(store, new).await,
+        Err(Refused::Add(error)) => Err(error),
+        Ok(position) => Ok(Added { position, replayed: false }),
+    }
+}
+
+async fn add_at_once(store: &Store, new: &NewSource) -> Result<Position, Refused> {
     let scope = new.scope.as_str();
-    let parameters = values![
-        scope,
+    let mut parameters = values![scope];
+    parameters.extend(source_values(new));
+    parameters.extend(values![scope, bindings_json(), scope]);
+    let rows = store.database.write_batch(ADD, parameters).await.map_err(refused)?;
+    let row = rows.first().ok_or(AddSourceError::ScopeNotFound)?;
+    Ok(Position::new(row.integer(0).map_err(StoreError::at("sources.add"))?))
+}
+
+/// The same capture, statement by statement: OceanBase has no `RETURNING` and prepares one at a time.
+async fn add_in(mut tx: Transaction, new: &NewSource) -> Result<Position, Refused> {
+    let at = StoreError::at("sources.add");
+    let scope = new.scope.as_str();
+    let text = "UPDATE pc_source_journals SET head = head + 1 WHERE scope_id = ?";
+    if tx.execute(text, values![scope]).await.map_err(&at)? != 1 {
+        return Err(AddSourceError::ScopeNotFound.into());
+    }
+    let head = journal_head(&mut tx, &new.scope).await.map_err(&at)?;
+    let position = head.ok_or(StoreError::invalid("a journal vanished while it was held"))?;
+    let mut parameters = values![scope, position.get()];
+    parameters.extend(source_values(new));
+    tx.execute(
+        "INSERT INTO pc_sources \
+         (scope_id, position, source_type, source_id, content_digest, content, metadata) \
+         VALUES (?, ?, ?, ?, ?, ?, ?)",
+        parameters,
+    )
+    .await
+    .map_err(refused)?;
+    for binding in BINDINGS {
+        tx.execute(
+            "INSERT INTO pc_artifact_processing_pending (binding_name, scope_id, source_through) \
+             VALUES (?, ?, ?) \
+             ON DUPLICATE KEY UPDATE source_through = greatest(source_through, values(source_through))",
+            values![*binding, scope, position.get()],
+        )
+        .await
+        .map_err(&at)?;
+    }
+    tx.commit().await.map_err(&at)?;
+    Ok(position)
+}
+
+/// Type, identity, digest, content and metadata.
+fn source_values(new: &NewSource) -> Vec<Value> {
+    values![
         SourceRef::CONTENT,
         new.source_id.as_str(),
         &new.content_digest,
         &new.content_json,
         new.metadata_json.as_ref(),
-        scope,
-        bindings_json(),
-        scope,
-    ];
-    let at = StoreError::at("sources.add");
-    match store.database.write_batch(ADD, parameters).await {
-        Ok(rows) => match rows.first() {
-            Some(row) => Ok(Added { position: Position::new(row.integer(0).map_err(&at)?), replayed: false }),
-            None => Err(AddSourceError::ScopeNotFound),
-        },
-        Err(error) if error.kind == DatabaseErrorKind::UniqueViolation => replay(store, new).await,
-        Err(error) => Err(at(error).into()),
+    ]
+}
+
+/// Why a capture wrote nothing.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    /// The identity is taken: a replay or a conflict.
+    #[error("the source identity is taken")]
+    Taken,
+    #[error(transparent)]
+    Add(#[from] AddSourceError),
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Self::Add(error.into())
+    }
+}
+
+fn refused(error: DatabaseError) -> Refused {
+    match error.kind {
+        DatabaseErrorKind::UniqueViolation => Refused::Taken,
+        _ => StoreError::at("sources.add")(error).into(),
     }
 }
 
@@ -307,11 +373,31 @@ pub(crate) async fn journal_head(
     tx: &mut Transaction,
     scope: &ScopeId,
 ) -> Result<Option<Position>, DatabaseError> {
-    let row = tx
-        .query_one("SELECT head FROM pc_source_journals WHERE scope_id = ?", values![scope.as_str()])
-        .await?;
+    read_head(tx, HEAD.into(), scope).await
+}
+
+/// The Journal's head, which no capture moves until this transaction ends.
+pub(crate) async fn lock_journal(
+    tx: &mut Transaction,
+    scope: &ScopeId,
+) -> Result<Option<Position>, DatabaseError> {
+    read_head(tx, LOCK_HEAD.into(), scope).await
+}
+
+async fn read_head(
+    tx: &mut Transaction,
+    text: Text,
+    scope: &ScopeId,
+) -> Result<Option<Position>, DatabaseError> {
+    let row = tx.query_one(text, values![scope.as_str()]).await?;
     row.map(|row| row.integer(0).map(Position::new)).transpose()
 }
+
+const HEAD: &str = "SELECT head FROM pc_source_journals WHERE scope_id = ?";
+
+/// A SQLite transaction excludes every other writer already; OceanBase locks the row.
+const LOCK_HEAD: Twin =
+    Twin { sqlite: HEAD, oceanbase: "SELECT head FROM pc_source_journals WHERE scope_id = ? FOR UPDATE" };
 
 fn source(row: &Row) -> Result<Source, StoreError> {
     let at = StoreError::at("sources.row");

@@ -10,9 +10,8 @@ use powercontext_core::fusion::{Fused, MAX_HITS, fuse};
 use powercontext_core::ids::{ArtifactId, Revision, ScopeId, SourceId, SourceRef};
 use powercontext_core::snippet::{Excerpt, MAX_SNIPPET_CHARS, around_hit_in};
 use powercontext_core::topic::{Channel, FAMILY, TopicContent, TopicRef};
-use serde_json::json;
 
-use crate::database::{Transaction, values};
+use crate::database::{Engine, Transaction, Value, placeholders, values};
 use crate::fulltext::{self, Hit};
 use crate::{Store, StoreError};
 
@@ -83,7 +82,7 @@ pub async fn search(
         return Ok(Vec::new());
     }
     let mut cards = cards(&mut reader, scope, &found.fused).await?;
-    let mut surroundings = surroundings(&mut reader, &found).await?;
+    let mut surroundings = surroundings(&mut reader, scope, &found).await?;
     let mut hits = Vec::with_capacity(found.fused.len());
     for fused in found.fused {
         let card = cards
@@ -165,28 +164,31 @@ pub async fn current(
     if topics.is_empty() {
         return Ok(Vec::new());
     }
-    let ids: Vec<&str> = topics.iter().map(ArtifactId::as_str).collect();
+    let mut parameters = values![scope.as_str(), FAMILY];
+    parameters.extend(topics.iter().map(|topic| Value::from(topic.as_str())));
     let mut reader = store.database.read().await.map_err(&at)?;
     let rows = reader
         .query(
-            "SELECT head.artifact_id, head.revision, artifact.content FROM json_each(?) AS wanted \
-             CROSS JOIN pc_artifact_heads AS head ON head.scope_id = ? AND head.family = ? \
-               AND head.artifact_id = wanted.value \
-             CROSS JOIN pc_artifacts AS artifact ON artifact.scope_id = head.scope_id \
-               AND artifact.family = head.family AND artifact.artifact_id = head.artifact_id \
-               AND artifact.revision = head.revision \
-             ORDER BY wanted.id",
-            values![json!(ids).to_string(), scope.as_str(), FAMILY],
+            format!(
+                "SELECT head.artifact_id, head.revision, artifact.content FROM pc_artifact_heads AS head \
+                 JOIN pc_artifacts AS artifact ON artifact.scope_id = head.scope_id \
+                   AND artifact.family = head.family AND artifact.artifact_id = head.artifact_id \
+                   AND artifact.revision = head.revision \
+                 WHERE head.scope_id = ? AND head.family = ? AND head.artifact_id IN ({})",
+                placeholders(topics.len())
+            ),
+            parameters,
         )
         .await
         .map_err(&at)?;
-    let mut current = Vec::with_capacity(rows.len());
+    let mut found = HashMap::with_capacity(rows.len());
     for row in &rows {
         let artifact_id = artifact_id(row.text(0).map_err(&at)?)?;
         let revision = Revision::new(row.integer(1).map_err(&at)?);
-        current.push((TopicRef { artifact_id, revision }, content(&row.text(2).map_err(&at)?)?));
+        let content = content(&row.text(2).map_err(&at)?)?;
+        found.insert(artifact_id.as_str().to_owned(), (TopicRef { artifact_id, revision }, content));
     }
-    Ok(current)
+    Ok(topics.iter().filter_map(|topic| found.get(topic.as_str()).cloned()).collect())
 }
 
 struct Found {
@@ -225,13 +227,16 @@ async fn cards(
     fused: &[Fused],
 ) -> Result<HashMap<String, Card>, StoreError> {
     let at = StoreError::at("topics.cards");
-    let ids: Vec<&str> = fused.iter().map(|hit| hit.artifact_id.as_str()).collect();
+    let mut parameters = values![scope.as_str()];
+    parameters.extend(fused.iter().map(|hit| Value::from(hit.artifact_id.as_str())));
     let rows = reader
         .query(
-            "SELECT topic.artifact_id, topic.revision, topic.title, topic.summary \
-             FROM json_each(?) AS wanted CROSS JOIN pc_topic_memory_active_topics AS topic \
-             ON topic.scope_id = ? AND topic.artifact_id = wanted.value",
-            values![json!(ids).to_string(), scope.as_str()],
+            format!(
+                "SELECT artifact_id, revision, title, summary FROM pc_topic_memory_active_topics \
+                 WHERE scope_id = ? AND artifact_id IN ({})",
+                placeholders(fused.len())
+            ),
+            parameters,
         )
         .await
         .map_err(&at)?;
@@ -264,19 +269,20 @@ impl Surrounding {
 /// the detail on both sides, so that a snippet can be expanded around the hit (TM-131).
 async fn surroundings(
     reader: &mut Transaction,
+    scope: &ScopeId,
     found: &Found,
 ) -> Result<HashMap<String, Surrounding>, StoreError> {
     let at = StoreError::at("topics.surroundings");
     let kept = |hit: &&Hit| found.fused.iter().any(|fused| fused.artifact_id == hit.artifact_id);
-    let keys: Vec<i64> = found.chunks.iter().filter(kept).map(|hit| hit.key).collect();
+    let keys: Vec<Value> = found.chunks.iter().filter(kept).map(|hit| hit.key.into()).collect();
     if keys.is_empty() {
         return Ok(HashMap::new());
     }
     let margin = i64::try_from(MAX_SNIPPET_CHARS).unwrap_or(i64::MAX);
-    let rows = reader
-        .query(SURROUNDINGS, values![margin, margin, json!(keys).to_string(), FAMILY])
-        .await
-        .map_err(&at)?;
+    let text = surroundings_text(reader.engine(), keys.len());
+    let mut parameters = values![margin, margin, FAMILY, scope.as_str()];
+    parameters.extend(keys);
+    let rows = reader.query(text, parameters).await.map_err(&at)?;
     let mut surroundings = HashMap::with_capacity(rows.len());
     for row in &rows {
         let around = Surrounding {
@@ -289,17 +295,29 @@ async fn surroundings(
     Ok(surroundings)
 }
 
-/// Offsets are characters; `first` is the 0-based place where the excerpt begins.
-pub(crate) const SURROUNDINGS: &str = "WITH hit AS ( \
-      SELECT chunk.artifact_id AS artifact_id, artifact.content ->> '$.detail' AS detail, \
-        max(chunk.body_position - ?, 0) AS first, \
-        chunk.body_position + length(chunk.body) + ? AS past \
-      FROM json_each(?) AS wanted \
-      CROSS JOIN pc_topic_memory_active_chunks AS chunk ON chunk.chunk_key = wanted.value \
-      CROSS JOIN pc_artifacts AS artifact ON artifact.scope_id = chunk.scope_id \
-        AND artifact.family = ? AND artifact.artifact_id = chunk.artifact_id \
-        AND artifact.revision = chunk.revision) \
-    SELECT artifact_id, substr(detail, first + 1, past - first), first > 0, past < length(detail) FROM hit";
+/// Offsets are characters; `first` is the 0-based place where the excerpt begins. The databases name
+/// the functions differently and agree on everything else.
+pub(crate) fn surroundings_text(engine: Engine, keys: usize) -> String {
+    let (detail, largest, length) = match engine {
+        Engine::Sqlite => ("artifact.content ->> '$.detail'", "max", "length"),
+        Engine::OceanBase => {
+            ("json_unquote(json_extract(artifact.content, '$.detail'))", "greatest", "char_length")
+        }
+    };
+    format!(
+        "WITH hit AS ( \
+          SELECT chunk.artifact_id AS artifact_id, {detail} AS detail, \
+            {largest}(chunk.body_position - ?, 0) AS first, \
+            chunk.body_position + {length}(chunk.body) + ? AS past \
+          FROM pc_topic_memory_active_chunks AS chunk \
+          JOIN pc_artifacts AS artifact ON artifact.scope_id = chunk.scope_id \
+            AND artifact.family = ? AND artifact.artifact_id = chunk.artifact_id \
+            AND artifact.revision = chunk.revision \
+          WHERE chunk.scope_id = ? AND chunk.chunk_key IN ({})) \
+        SELECT artifact_id, substr(detail, first + 1, past - first), first > 0, past < {length}(detail) FROM hit",
+        placeholders(keys)
+    )
+}
 
 fn artifact_id(text: String) -> Result<ArtifactId, StoreError> {
     ArtifactId::parse(text).map_err(|_| StoreError::invalid("a stored artifact id is not an identity"))

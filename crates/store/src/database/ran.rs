@@ -1,17 +1,19 @@
-//! Every statement that this thread ran, so that a test can judge the real ones. Tests only.
+//! Every statement that this thread ran on either database, so that a test can judge the real ones.
+//! Tests only.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use super::Text;
+use super::{Engine, Text};
 
 thread_local! {
     static TEXTS: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-pub(super) fn note(text: &Text) {
+pub(super) fn note(text: &Text, engine: Engine) {
     let text = match text {
         Text::Fixed(text) => (*text).to_owned(),
+        Text::Twin(twin) => twin.of(engine).to_owned(),
         Text::Built(text) => text.clone(),
     };
     TEXTS.with_borrow_mut(|texts| texts.insert(text));

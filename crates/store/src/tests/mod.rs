@@ -2,6 +2,9 @@
 
 mod budgets;
 mod capture;
+mod equal_ranking;
+mod faults_on_oceanbase;
+mod leases_on_oceanbase;
 mod pending;
 mod plans;
 mod publish;
@@ -26,31 +29,127 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::budgets::{AttemptFence, AttemptStart, start_attempt};
-use crate::database::values;
+use crate::database::{Database, Engine, Twin, values};
 use crate::publish::{PreparedTopic, PublishRequest, TopicOperation};
 use crate::scopes::NewScope;
 use crate::sources::NewSource;
 use crate::topics::TopicHit;
-use crate::{DatabaseUrl, Store, StoreOptions, leases, migrate, scopes, sources, topics};
+use crate::{DatabaseErrorKind, DatabaseUrl, Store, StoreOptions, leases, migrate, scopes, sources, topics};
 
 /// A database of one test, removed with it.
 struct TestDatabase {
-    _folder: TempDir,
-    options: StoreOptions,
+    // Closed before the place is removed: a server would wait for a transaction that is open.
     store: Store,
+    options: StoreOptions,
+    place: Place,
 }
 
-/// Every kind of database the suite runs over, each fresh and migrated.
+/// What is removed when the test ends.
+enum Place {
+    Folder { _folder: TempDir },
+    Server(StoreOptions, String),
+}
+
+/// Names the server whose databases the suite makes and removes, as in `mysql://root@127.0.0.1:2881`.
+const SERVER: &str = "POWERCONTEXT_TEST_OCEANBASE_URL";
+
+/// Every kind of database the suite runs over, each fresh and migrated: SQLite always, OceanBase
+/// when [`SERVER`] names one.
 async fn databases() -> Vec<TestDatabase> {
+    let mut databases = vec![sqlite().await];
+    databases.extend(oceanbase().await);
+    databases
+}
+
+async fn sqlite() -> TestDatabase {
     let folder = TempDir::new().unwrap();
     let url = DatabaseUrl::parse(&format!("sqlite://{}", folder.path().join("store.db").display())).unwrap();
-    let options = StoreOptions { url, readers: 2, busy_timeout: Duration::from_secs(5) };
-    migrate(&options, &SystemIds).await.unwrap();
-    let store = Store::open(&options).await.unwrap();
-    vec![TestDatabase { _folder: folder, options, store }]
+    TestDatabase::migrated(Place::Folder { _folder: folder }, url).await
+}
+
+async fn oceanbase() -> Option<TestDatabase> {
+    let Some((url, name)) = server_url() else {
+        eprintln!("{SERVER} is not set: OceanBase is left out");
+        return None;
+    };
+    Some(TestDatabase::migrated(Place::Server(test_options(url.clone()), name), url).await)
+}
+
+/// The address of a database that does not exist yet, and its name.
+fn server_url() -> Option<(DatabaseUrl, String)> {
+    let base = std::env::var(SERVER).ok()?;
+    let name = format!("pc_test_{}", SystemIds.random().simple());
+    Some((DatabaseUrl::parse(&format!("{}/{name}", base.trim_end_matches('/'))).unwrap(), name))
+}
+
+fn test_options(url: DatabaseUrl) -> StoreOptions {
+    StoreOptions { url, readers: 2, busy_timeout: Duration::from_secs(5) }
+}
+
+/// Ends every other session of the database, as a restarted server would.
+async fn cut_off(database: &Database) {
+    let mut session = database.session().await.unwrap();
+    let text =
+        "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()";
+    for row in session.query(text, values![]).await.unwrap() {
+        // One that ended by itself meanwhile cannot be ended again.
+        let _ = session.command(format!("KILL {}", row.integer(0).unwrap())).await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Self::Server(options, name) = self else { return };
+        let (options, text) = (options.clone(), format!("DROP DATABASE IF EXISTS {name}"));
+        // A test's own runtime may be ending, so this takes another one.
+        let removed = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let database = match Database::open(&options.target(false)).await {
+                    Err(error) if error.kind == DatabaseErrorKind::MissingDatabase => return,
+                    opened => opened.unwrap(),
+                };
+                // The test's runtime waits here, so what it left open cannot be undone by itself.
+                cut_off(&database).await;
+                database.session().await.unwrap().command(text).await.unwrap();
+            });
+        });
+        assert!(removed.join().is_ok() || std::thread::panicking(), "a test database was not removed");
+    }
 }
 
 impl TestDatabase {
+    async fn migrated(place: Place, url: DatabaseUrl) -> Self {
+        let options = test_options(url);
+        migrate(&options, &SystemIds).await.unwrap();
+        let store = Store::open(&options).await.unwrap();
+        Self { place, options, store }
+    }
+
+    /// The name of a server's database.
+    fn name(&self) -> &str {
+        match &self.place {
+            Place::Folder { .. } => panic!("a file has no name on a server"),
+            Place::Server(_, name) => name,
+        }
+    }
+
+    fn engine(&self) -> Engine {
+        self.store.database.engine()
+    }
+
+    /// Another database of the same kind that does not exist yet; a server's is removed with its place.
+    fn beside(&self, name: &str) -> (StoreOptions, Option<Place>) {
+        let (url, place) = match self.options.url.path() {
+            Some(path) => (DatabaseUrl::file(&path.with_file_name(name)), None),
+            None => {
+                let (url, name) = server_url().unwrap();
+                (url.clone(), Some(Place::Server(test_options(url), name)))
+            }
+        };
+        (StoreOptions { url, ..self.options.clone() }, place)
+    }
+
     /// A second, independent opening of the same database, as another process would have.
     async fn reopened(&self) -> Store {
         Store::open(&self.options).await.unwrap()
@@ -69,9 +168,18 @@ impl TestDatabase {
         last
     }
 
+    /// Begins a later term, as a start does on SQLite and a hand-over on OceanBase.
     async fn term(&self) -> Fence {
         let holder = HolderId::parse(SystemIds.random().to_string()).unwrap();
-        let generation = leases::begin_embedded_term(&self.store, &holder).await.unwrap();
+        let generation = match self.engine() {
+            Engine::Sqlite => leases::begin_embedded_term(&self.store, &holder).await.unwrap(),
+            Engine::OceanBase => {
+                if let Some(fence) = leases::current(&self.store).await.unwrap() {
+                    assert!(leases::release(&self.store, &fence).await.unwrap(), "{fence:?}");
+                }
+                leases::acquire(&self.store, &holder, Duration::from_secs(600)).await.unwrap().unwrap()
+            }
+        };
         Fence { holder, generation }
     }
 
@@ -104,34 +212,49 @@ impl TestDatabase {
     /// Every row of every table, posting lists included.
     async fn dump(&self) -> BTreeMap<String, Vec<String>> {
         let mut reader = self.store.database.snapshot().await.unwrap();
-        let tables = reader
-            .query(
-                "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' \
-                 ORDER BY name",
-                values![],
-            )
-            .await
-            .unwrap();
+        let tables = reader.query(TABLES, values![]).await.unwrap();
         let mut dump = BTreeMap::new();
         for table in &tables {
             let table = table.text(0).unwrap();
-            let columns =
-                reader.query("SELECT name FROM pragma_table_info(?)", values![&table]).await.unwrap();
-            let columns: Vec<String> =
-                columns.iter().map(|column| format!("quote(\"{}\")", column.text(0).unwrap())).collect();
-            let text = format!("SELECT {} FROM \"{table}\" ORDER BY 1", columns.join("||'|'||"));
-            let rows = reader.query(text, values![]).await.unwrap();
-            dump.insert(table, rows.iter().map(|row| row.text(0).unwrap()).collect());
+            let columns = reader.query(COLUMNS, values![&table]).await.unwrap();
+            let columns: Vec<String> = columns.iter().map(|column| column.text(0).unwrap()).collect();
+            let row = match self.engine() {
+                Engine::Sqlite => {
+                    let quoted: Vec<String> =
+                        columns.iter().map(|column| format!("quote(\"{column}\")")).collect();
+                    quoted.join("||'|'||")
+                }
+                Engine::OceanBase => {
+                    let quoted: Vec<String> =
+                        columns.iter().map(|column| format!("quote(`{column}`)")).collect();
+                    format!("concat_ws('|', {})", quoted.join(", "))
+                }
+            };
+            let rows = reader.query(format!("SELECT {row} FROM {table} ORDER BY 1"), values![]).await;
+            dump.insert(table, rows.unwrap().iter().map(|row| row.text(0).unwrap()).collect());
         }
         dump
     }
 
+    /// Runs one statement on its own; definitions too.
     async fn run(&self, text: &str) {
-        let mut tx = self.store.database.write().await.unwrap();
-        tx.execute(text.to_owned(), values![]).await.unwrap();
-        tx.commit().await.unwrap();
+        let mut session = self.store.database.session().await.unwrap();
+        session.command(text.to_owned()).await.unwrap();
     }
 }
+
+const TABLES: Twin = Twin {
+    sqlite: "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' \
+        ORDER BY name",
+    oceanbase: "SELECT table_name FROM information_schema.tables \
+        WHERE table_schema = database() AND table_type = 'BASE TABLE' ORDER BY table_name",
+};
+
+const COLUMNS: Twin = Twin {
+    sqlite: "SELECT name FROM pragma_table_info(?)",
+    oceanbase: "SELECT column_name FROM information_schema.columns \
+        WHERE table_schema = database() AND table_name = ? ORDER BY ordinal_position",
+};
 
 fn key(scope: &ScopeId) -> WorkKey {
     WorkKey { binding: BindingName::parse(BINDING).unwrap(), scope: scope.clone() }

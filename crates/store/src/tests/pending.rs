@@ -164,11 +164,12 @@ async fn settling_removes_a_covered_row_and_leaves_an_uncovered_one() {
         let scope = database.scope("a").await;
         database.publish(&scope, Vec::new()).await;
         let fence = leases::current(&database.store).await.unwrap().unwrap();
+        database.run("DELETE FROM pc_artifact_processing_pending").await;
         database
             .run(&format!(
-                "INSERT INTO pc_artifact_processing_pending VALUES ('{}', '{scope}', 1, 2, 1) \
-                 ON CONFLICT DO UPDATE SET source_through = 1, flush_generation = 2, \
-                 handled_flush_generation = 1",
+                "INSERT INTO pc_artifact_processing_pending \
+                 (binding_name, scope_id, source_through, flush_generation, handled_flush_generation) \
+                 VALUES ('{}', '{scope}', 1, 2, 1)",
                 key(&scope).binding
             ))
             .await;

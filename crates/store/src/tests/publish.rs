@@ -3,6 +3,7 @@ use powercontext_core::topic::TopicRef;
 use powercontext_core::work::{ErrorCode, Frontier};
 
 use super::{artifact, create, databases, key, prepared, request};
+use crate::database::{Engine, values};
 use crate::publish::{PublishError, PublishRequest, TopicOperation, publish};
 use crate::{budgets, cursors, leases, topics};
 
@@ -146,9 +147,11 @@ async fn a_failure_in_the_last_statement_undoes_everything_before_it() {
             ("pc_topic_memory_work_budgets", "DELETE"),
             ("pc_artifact_processing_leases", "UPDATE"),
         ] {
-            let trigger = format!(
-                "CREATE TRIGGER broken BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT, 'broken'); END"
-            );
+            let broken = match database.engine() {
+                Engine::Sqlite => "BEGIN SELECT RAISE(ABORT, 'broken'); END",
+                Engine::OceanBase => "FOR EACH ROW BEGIN SIGNAL SQLSTATE '45000'; END",
+            };
+            let trigger = format!("CREATE TRIGGER broken BEFORE {event} ON {table} {broken}");
             database.run(&trigger).await;
             let before = database.dump().await;
             let operations = vec![create("two", "Second", "S", "merlin")];
@@ -210,7 +213,13 @@ async fn a_publish_writes_its_rows_in_the_order_every_transaction_locks_them() {
         database.capture(&scope, 1).await;
         let fence = leases::current(&database.store).await.unwrap().unwrap();
         let attempt = database.attempt(&fence, &key(&scope), 1).await;
-        database.run("CREATE TABLE written (at INTEGER PRIMARY KEY, what TEXT)").await;
+        let (table, note) = match database.engine() {
+            Engine::Sqlite => ("at INTEGER PRIMARY KEY, what TEXT", "BEGIN"),
+            Engine::OceanBase => {
+                ("at BIGINT AUTO_INCREMENT PRIMARY KEY, what LONGTEXT", "FOR EACH ROW BEGIN")
+            }
+        };
+        database.run(&format!("CREATE TABLE written ({table})")).await;
         for (table, event) in [
             ("pc_topic_memory_work_budgets", "UPDATE"),
             ("pc_source_cursors", "UPDATE"),
@@ -221,15 +230,16 @@ async fn a_publish_writes_its_rows_in_the_order_every_transaction_locks_them() {
         ] {
             database
                 .run(&format!(
-                    "CREATE TRIGGER note_{table}_{event} AFTER {event} ON {table} BEGIN \
+                    "CREATE TRIGGER note_{table}_{event} AFTER {event} ON {table} {note} \
                      INSERT INTO written (what) VALUES ('{event} {table}'); END"
                 ))
                 .await;
         }
         let operations = vec![update("one", 1, "Renamed", "osprey")];
         publish(&database.store, &request(attempt, 2, operations)).await.unwrap();
-        let dump = database.dump().await;
-        let written: Vec<&str> = dump["written"].iter().map(|row| row.split('\'').nth(1).unwrap()).collect();
+        let mut reader = database.store.database.read().await.unwrap();
+        let rows = reader.query("SELECT what FROM written ORDER BY at", values![]).await.unwrap();
+        let written: Vec<String> = rows.iter().map(|row| row.text(0).unwrap()).collect();
         assert_eq!(
             written,
             [

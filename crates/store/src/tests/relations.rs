@@ -2,6 +2,7 @@ use powercontext_core::ids::ScopeId;
 
 use super::{databases, new_scope};
 use crate::StoreError;
+use crate::database::Engine;
 use crate::scopes::{
     self, CreateScopeError, ExternalReference, NewScope, Scope, ScopeField, ScopeFilter, SetDefaultError,
     UpdateScope, UpdateScopeError,
@@ -178,8 +179,16 @@ async fn a_chain_of_parents_without_an_end_is_an_error_and_never_a_possible_rela
 async fn an_update_locks_its_scope_before_it_looks_at_anything() {
     for database in databases().await {
         let scope = scopes::create(&database.store, &new_scope("a")).await.unwrap();
-        let refused = "CREATE TRIGGER locked BEFORE UPDATE ON pc_scopes WHEN NEW.version = OLD.version \
-                       BEGIN SELECT RAISE(ABORT, 'locked'); END";
+        let refused = match database.engine() {
+            Engine::Sqlite => {
+                "CREATE TRIGGER locked BEFORE UPDATE ON pc_scopes WHEN NEW.version = OLD.version \
+                 BEGIN SELECT RAISE(ABORT, 'locked'); END"
+            }
+            Engine::OceanBase => {
+                "CREATE TRIGGER locked BEFORE UPDATE ON pc_scopes FOR EACH ROW \
+                 BEGIN IF NEW.version = OLD.version THEN SIGNAL SQLSTATE '45000'; END IF; END"
+            }
+        };
         database.run(refused).await;
         let stale = UpdateScope { expected_version: 9, ..unchanged(&scope) };
         let updated = scopes::update(&database.store, &stale).await;

@@ -1,9 +1,9 @@
 use powercontext_core::ambient::SystemIds;
 
 use super::databases;
-use crate::database::{Database, values};
+use crate::database::{Database, Engine, Twin, values};
 use crate::migrations::{self, Completeness, MIGRATIONS, Migration};
-use crate::{OpenError, SearchVersions, Store, StoreOptions, migrate, scopes};
+use crate::{OpenError, SearchVersions, Store, migrate, scopes};
 
 #[tokio::test]
 async fn migrating_again_changes_nothing() {
@@ -29,10 +29,17 @@ async fn a_fresh_database_has_the_default_scope_and_nothing_else() {
 #[tokio::test]
 async fn a_missing_database_is_refused_and_not_made() {
     for database in databases().await {
-        let path = database.options.url.path().with_file_name("missing.db");
-        let options = StoreOptions { url: crate::DatabaseUrl::file(&path), ..database.options.clone() };
-        assert!(matches!(Store::open(&options).await, Err(OpenError::SchemaMissing)));
-        assert!(!path.exists());
+        let (options, _place) = database.beside("missing.db");
+        for _ in 0..2 {
+            let refused = Store::open(&options).await;
+            match database.engine() {
+                Engine::Sqlite => assert!(matches!(refused, Err(OpenError::SchemaMissing)), "{refused:?}"),
+                Engine::OceanBase => {
+                    assert!(matches!(refused, Err(OpenError::DatabaseMissing)), "{refused:?}")
+                }
+            }
+        }
+        assert!(options.url.path().is_none_or(|path| !path.exists()));
     }
 }
 
@@ -89,7 +96,11 @@ fn with_one_more() -> Vec<Migration> {
     let later = Migration {
         number: 2,
         name: "later",
-        text: "ALTER TABLE pc_sources ADD COLUMN later TEXT; CREATE INDEX later ON pc_sources (later)",
+        text: Twin {
+            sqlite: "ALTER TABLE pc_sources ADD COLUMN later TEXT; CREATE INDEX later ON pc_sources (later)",
+            oceanbase: "ALTER TABLE pc_sources ADD COLUMN later VARCHAR(9);\n\
+                CREATE INDEX later ON pc_sources (later) LOCAL;\n",
+        },
     };
     let known = MIGRATIONS.iter().map(|one| Migration { number: one.number, name: one.name, text: one.text });
     known.chain([later]).collect()
@@ -102,24 +113,29 @@ async fn compared(
 ) -> Result<(), OpenError> {
     let mut reader = database.snapshot().await.unwrap();
     let applied = migrations::applied(&mut reader).await.unwrap();
-    migrations::compare(known, &applied, completeness)
+    migrations::compare((known, database.engine()), &applied, completeness)
 }
 
 /// Everything that makes a schema: its objects with their texts, and the columns of each table.
 async fn schema(database: &Database) -> Vec<String> {
     let mut reader = database.snapshot().await.unwrap();
-    let rows = reader
-        .query(
-            "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_master UNION ALL \
-             SELECT part.name || ' ' || info.cid || ' ' || info.name || ' ' || info.type || info.\"notnull\" \
-             FROM sqlite_master AS part, pragma_table_info(part.name) AS info UNION ALL \
-             SELECT number || ' ' || name || ' ' || checksum FROM pc_schema_migrations ORDER BY 1",
-            values![],
-        )
-        .await
-        .unwrap();
+    let rows = reader.query(SCHEMA, values![]).await.unwrap();
     rows.iter().map(|row| row.text(0).unwrap()).collect()
 }
+
+const SCHEMA: Twin = Twin {
+    sqlite: "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_master UNION ALL \
+        SELECT part.name || ' ' || info.cid || ' ' || info.name || ' ' || info.type || info.\"notnull\" \
+        FROM sqlite_master AS part, pragma_table_info(part.name) AS info UNION ALL \
+        SELECT number || ' ' || name || ' ' || checksum FROM pc_schema_migrations ORDER BY 1",
+    oceanbase: "SELECT concat_ws(' ', table_name, ordinal_position, column_name, column_type, is_nullable, \
+          coalesce(column_default, ''), collation_name, extra) AS part \
+        FROM information_schema.columns WHERE table_schema = database() UNION ALL \
+        SELECT concat_ws(' ', table_name, index_name, seq_in_index, column_name, non_unique, index_type) \
+        FROM information_schema.statistics WHERE table_schema = database() \
+          AND left(column_name, 2) <> '__' UNION ALL \
+        SELECT concat_ws(' ', number, name, checksum) FROM pc_schema_migrations ORDER BY part",
+};
 
 #[tokio::test]
 async fn a_schema_that_lacks_the_newest_migration_is_behind() {
@@ -147,11 +163,14 @@ async fn a_database_migrated_step_by_step_equals_a_fresh_one_and_keeps_its_rows(
         for steps in 1..=known.len() {
             migrations::apply_missing(&database.store.database, &known[..steps]).await.unwrap();
         }
-        let path = database.options.url.path().with_file_name("fresh.db");
-        let options = StoreOptions { url: crate::DatabaseUrl::file(&path), ..database.options.clone() };
-        let fresh = Store::connect(&options, true).await.unwrap();
+        let (options, place) = database.beside("fresh.db");
+        let fresh = migrations::open_or_create(&options.target(true)).await.unwrap();
         assert_eq!(migrations::apply_missing(&fresh, &known).await.unwrap(), [1, 2]);
-        assert_eq!(schema(&database.store.database).await, schema(&fresh).await);
+        let (stepwise, at_once) = (schema(&database.store.database).await, schema(&fresh).await);
+        let lock = |part: &&String| !part.starts_with("pc_schema_lock ");
+        assert_eq!(stepwise.iter().filter(lock).collect::<Vec<_>>(), at_once.iter().collect::<Vec<_>>());
+        fresh.close().await;
+        drop(place);
         let after = database.dump().await;
         for table in
             before.keys().filter(|table| !["pc_sources", "pc_schema_migrations"].contains(&table.as_str()))
@@ -163,24 +182,29 @@ async fn a_database_migrated_step_by_step_equals_a_fresh_one_and_keeps_its_rows(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn migrations_at_once_make_one_default_scope() {
+async fn migrations_at_once_make_one_default_scope_and_one_does_the_work() {
+    // TM-077
     for database in databases().await {
-        for round in 0..8 {
-            let path = database.options.url.path().with_file_name(format!("{round}.db"));
-            let options = StoreOptions { url: crate::DatabaseUrl::file(&path), ..database.options.clone() };
+        let rounds = if database.engine() == Engine::Sqlite { 8 } else { 1 };
+        for round in 0..rounds {
+            let (options, place) = database.beside(&format!("{round}.db"));
             let runs: Vec<_> = (0..4)
                 .map(|_| {
                     let options = options.clone();
                     tokio::spawn(async move { migrate(&options, &SystemIds).await })
                 })
                 .collect();
+            let mut applied = 0;
             for run in runs {
-                run.await.unwrap().unwrap();
+                applied += run.await.unwrap().unwrap().applied.len();
             }
+            assert_eq!(applied, 1);
             let store = Store::open(&options).await.unwrap();
             let all = scopes::list(&store, &Default::default(), None, 10).await.unwrap();
             assert_eq!(all.len(), 1, "{all:?}");
             assert_eq!(scopes::default(&store).await.unwrap().as_ref(), all.first());
+            store.close().await;
+            drop(place);
         }
     }
 }
@@ -212,5 +236,51 @@ async fn search_records_of_another_analyzer_or_chunk_policy_are_refused_while_th
             }
             assert_eq!(database.dump().await, before);
         }
+    }
+}
+
+#[tokio::test]
+async fn an_identity_column_that_does_not_compare_by_bytes_is_refused() {
+    for database in databases().await {
+        if database.engine() == Engine::Sqlite {
+            continue;
+        }
+        database
+            .run("CREATE TABLE pc_later (scope_id VARCHAR(256) COLLATE utf8mb4_general_ci PRIMARY KEY)")
+            .await;
+        let column = "pc_later.scope_id";
+        for refused in [
+            Store::open(&database.options).await.map(|_| ()),
+            migrate(&database.options, &SystemIds).await.map(|_| ()),
+        ] {
+            assert!(
+                matches!(&refused, Err(OpenError::Collation { column: found, .. }) if found == column),
+                "{refused:?}"
+            );
+        }
+        database.run("DROP TABLE pc_later").await;
+        Store::open(&database.options).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_migration_that_was_interrupted_continues() {
+    for database in databases().await {
+        if database.engine() == Engine::Sqlite {
+            continue;
+        }
+        let before = database.dump().await;
+        for table in ["pc_topic_memory_active_chunks", "pc_sources", "pc_default_scope"] {
+            database.run(&format!("DROP TABLE {table}")).await;
+        }
+        database.run("DELETE FROM pc_scopes").await;
+        database.run("DELETE FROM pc_source_journals").await;
+        database.run("DELETE FROM pc_schema_migrations").await;
+        assert!(matches!(Store::open(&database.options).await, Err(OpenError::SchemaMissing)));
+        assert_eq!(migrate(&database.options, &SystemIds).await.unwrap().applied, [1]);
+        let tables = |dump: &std::collections::BTreeMap<String, Vec<String>>| {
+            dump.iter().map(|(table, rows)| (table.clone(), rows.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(tables(&database.dump().await), tables(&before));
     }
 }
