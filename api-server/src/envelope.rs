@@ -58,14 +58,14 @@ async fn answer(app: &App, request: Request, next: Next, route: &str) -> Respons
     } else {
         (request, None)
     };
-    // Health checks take no place: they must answer when nothing else does.
-    let needs_place = !route.starts_with("/health/");
-    let place = needs_place.then(|| app.permits().try_acquire());
+    // Health checks take no place and have a time of their own: they must answer when nothing else does.
+    let health_check = route.starts_with("/health/");
+    let place = (!health_check).then(|| app.permits().try_acquire());
     if matches!(place, Some(Err(_))) {
         return ApiError::overloaded().into_response();
     }
     let answer = caught(next.run(request));
-    let answered = match app.limits().database_time {
+    let answered = match app.limits().database_time.filter(|_| !health_check) {
         // Whatever a handler waits for is the database. What it leaves undone is undone there.
         Some(time) => tokio::time::timeout(time, answer).await.unwrap_or_else(|_| {
             let cause = format!("the database did not let a request end within {time:?}");

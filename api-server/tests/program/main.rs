@@ -1,8 +1,13 @@
-//! The program itself: what it refuses before it opens anything, and how it ends.
+//! The program itself: what it refuses before it opens anything, its commands, and its roles.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
+mod database;
+mod migrating;
 mod refusals;
+mod role_all;
+mod role_api;
+mod running;
 
 use std::path::Path;
 use std::process::Command;
@@ -13,6 +18,14 @@ struct Ended {
     status: i32,
     stdout: String,
     stderr: String,
+}
+
+impl Ended {
+    /// The line after the program's name at the end of its log.
+    fn line(&self) -> &str {
+        let last = self.stderr.trim_end().lines().last().unwrap_or_default();
+        last.strip_prefix("powercontext-api-server: ").unwrap_or_else(|| panic!("{self:?}"))
+    }
 }
 
 /// Runs the program with settings of `POWERCONTEXT_SERVER_<name>` until it ends by itself.

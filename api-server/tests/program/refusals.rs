@@ -45,3 +45,26 @@ fn a_role_or_a_schedule_that_cannot_be_is_refused() {
     let schedule = [("RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", "0")];
     assert!(refused(&[], &schedule).contains("must be a number of seconds greater than 0"));
 }
+
+#[test]
+fn times_of_the_lease_that_do_not_fit_together_are_refused_for_oceanbase_alone() {
+    const WORKER: (&str, &str) = ("RUNTIME_WORKER_PROGRAM", env!("CARGO_BIN_EXE_powercontext-api-server"));
+    const MODEL: (&str, &str) = ("INFERENCE_GENERATION_MODEL", "builtin:extractive");
+    for (key, value, problem) in [
+        ("lease_renewal_seconds", "6.5", "twice the renewal period"),
+        ("candidacy_seconds", "15", "candidates must try more often"),
+        ("tick_seconds", "5.1", "the tick must not be longer"),
+    ] {
+        let name = format!("RUNTIME_ARTIFACT_PROCESSING_{}", key.to_uppercase());
+        // Nobody listens there, so a program that opened it first would end otherwise.
+        let given = |url| [("DATABASE_URL", url), WORKER, MODEL, (name.as_str(), value)];
+        let home = tempfile::tempdir().unwrap();
+        let ended = run(home.path(), &[], &given("mysql://root@127.0.0.1:1/x"));
+        assert_eq!(ended.status, 2, "{ended:?}");
+        let setting = format!("setting `runtime.artifact_processing_{key}` from the environment");
+        assert!(ended.line().starts_with(&setting) && ended.line().contains(problem), "{ended:?}");
+        // A folder that does not exist ends a server that got as far as its file.
+        let ended = run(home.path(), &[], &given("sqlite:///nowhere/x"));
+        assert!(ended.line().contains("the folder /nowhere"), "{ended:?}");
+    }
+}

@@ -197,3 +197,71 @@ impl Processing {
         self.handle.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ask)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use powercontext_settings::Inputs;
+
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> Settings {
+        let pairs = pairs.iter().map(|(name, value)| (format!("POWERCONTEXT_SERVER_{name}"), *value));
+        let mut environment: Vec<_> = pairs.map(|(name, value)| (name, value.to_owned())).collect();
+        environment.push(("HOME".to_owned(), "/home/someone".to_owned()));
+        Settings::load(&Inputs { environment, ..Inputs::default() }).unwrap()
+    }
+
+    #[test]
+    fn the_default_settings_are_those_of_the_supervisor_with_automatic_waves_off() {
+        // TM-219, TM-245, TM-248, TM-249, B-24
+        let binding = BindingName::parse(BINDING).unwrap();
+        let bindings = vec![BindingSchedule { binding, interval: None }];
+        let expected = SupervisorSettings { bindings, ..SupervisorSettings::default() };
+        for shared in [false, true] {
+            assert_eq!(supervisor_settings(&settings(&[]), shared).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn every_setting_of_the_supervisor_reaches_it() {
+        // TM-202, TM-245
+        let given = settings(&[
+            ("RUNTIME_ARTIFACT_PROCESSING_MAX_WORKERS", "3"),
+            ("RUNTIME_ARTIFACT_PROCESSING_WORKER_TIMEOUT_SECONDS", "4"),
+            ("RUNTIME_ARTIFACT_PROCESSING_TICK_SECONDS", "0.5"),
+            ("RUNTIME_ARTIFACT_PROCESSING_PAGE_SIZE", "64"),
+            ("RUNTIME_ARTIFACT_PROCESSING_LEASE_SECONDS", "9"),
+            ("RUNTIME_ARTIFACT_PROCESSING_LEASE_RENEWAL_SECONDS", "2"),
+            ("RUNTIME_ARTIFACT_PROCESSING_LEASE_MARGIN_SECONDS", "1"),
+            ("RUNTIME_ARTIFACT_PROCESSING_CANDIDACY_SECONDS", "0.75"),
+            ("RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", "2.5"),
+        ]);
+        let made = supervisor_settings(&given, true).unwrap();
+        assert_eq!((made.max_workers, made.page_size), (3, 64));
+        assert_eq!((made.worker_timeout, made.tick), (Duration::from_secs(4), Duration::from_millis(500)));
+        let intervals: Vec<_> = made.bindings.iter().map(|schedule| schedule.interval).collect();
+        assert_eq!(intervals, [Some(Duration::from_millis(2500))]);
+        let times = LeaseTimes {
+            ttl: Duration::from_secs(9),
+            renewal: Duration::from_secs(2),
+            candidacy: Duration::from_millis(750),
+            margin: Duration::from_secs(1),
+        };
+        assert_eq!(made.lease.times(), times);
+    }
+
+    #[test]
+    fn each_standing_has_its_word_and_only_a_dispatcher_tells_a_backlog() {
+        let backlog = Backlog { unanswered: 2, terminal: 1 };
+        let all = [
+            (Standing::Ready(backlog), "ready", Some(backlog)),
+            (Standing::Leader { generation: 3, backlog }, "leader", Some(backlog)),
+            (Standing::Candidate, "candidate", None),
+            (Standing::Remote, "remote", None),
+            (Standing::Stopped, "stopped", None),
+        ];
+        for (standing, word, told) in all {
+            assert_eq!((standing.word(), standing.backlog()), (word, told));
+        }
+    }
+}
