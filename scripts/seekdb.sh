@@ -99,6 +99,8 @@ launch() {
         --parameter "memory_limit=$memory_limit" --parameter datafile_size=1G \
         --parameter log_disk_size=3G >>"$dir/seekdb.log" 2>&1 </dev/null &
     pid=$!
+    # Its end is looked at by `running` and `gone`; the shell has nothing to say about it.
+    disown "$pid"
     echo "$pid" >"$dir/seekdb.pid"
     until running "$dir" || ! kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
 }
@@ -135,7 +137,6 @@ start() {
     trap 'kill_now "'"$dir"'"' EXIT
     await_ready "$dir" "$port"
     trap - EXIT INT TERM
-    disown -a
 }
 
 run() {
