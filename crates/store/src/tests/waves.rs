@@ -5,7 +5,7 @@ use std::time::Duration;
 use powercontext_core::ids::{BindingName, HolderId, Position, ScopeId, WaveId};
 use powercontext_core::work::{Fence, WorkMode};
 
-use super::{TestDatabase, create, databases, key, request};
+use super::{TestDatabase, databases, key, request};
 use crate::database::Engine;
 use crate::pending::PendingFact;
 use crate::publish::{PublishRequest, publish};
