@@ -201,6 +201,9 @@ pub async fn mark_covered(
     wave: &AutoWave,
     scopes: &[ScopeId],
 ) -> Result<u64, WaveError> {
+    if scopes.is_empty() {
+        return Ok(0);
+    }
     store.database.transact("waves.mark_covered", |tx| mark_in(tx, fence, wave, scopes)).await
 }
 
@@ -212,11 +215,11 @@ async fn mark_in(
 ) -> Result<u64, WaveError> {
     let at = StoreError::at("waves.mark_covered");
     begin(&mut tx, fence).await?;
+    // Some Scopes are named twice, so that the text comes in few lengths.
+    let listed = scopes.len().next_power_of_two();
     let mut parameters = values![wave.id.as_str(), wave.binding.as_str()];
-    parameters.extend(scopes.iter().map(|scope| scope.as_str().into()));
-    // An empty list still has one placeholder, which then matches nothing.
-    parameters.extend(scopes.is_empty().then_some(crate::database::Value::Null));
-    let text = format!("{MARK_COVERED} AND scope_id IN ({})", placeholders(scopes.len()));
+    parameters.extend(scopes.iter().cycle().take(listed).map(|scope| scope.as_str().into()));
+    let text = format!("{MARK_COVERED} AND scope_id IN ({})", placeholders(listed));
     let marked = tx.execute(text, parameters).await.map_err(&at)?;
     finish(tx, fence).await?;
     Ok(marked)
@@ -353,21 +356,22 @@ const MARK_COVERED: &str = "UPDATE pc_artifact_processing_auto_wave_targets SET 
 const ANY_TARGET: &str = "SELECT 1 FROM pc_artifact_processing_auto_wave_targets \
     WHERE wave_id = ? AND binding_name = ? LIMIT 1";
 
-/// Marks are not trusted: every target is compared with its Cursor (TM-214).
-const UNCOVERED: &str = "SELECT 1 FROM pc_artifact_processing_auto_wave_targets AS target \
+/// Marks are not trusted: every target is compared with its Cursor (TM-214). The hint keeps OceanBase from
+/// reading the Cursors of all Scopes there are.
+const UNCOVERED: &str = "SELECT /*+ LEADING(target place) USE_NL(place) */ 1 \
+    FROM pc_artifact_processing_auto_wave_targets AS target \
     LEFT JOIN pc_source_cursors AS place \
       ON place.scope_id = target.scope_id AND place.binding_name = target.binding_name \
     WHERE target.wave_id = ? AND target.binding_name = ? \
     AND coalesce(place.position, 0) < target.source_through LIMIT 1";
 
+/// Every Cursor covers its target, and so does a row that no newer Source raised above the target.
 const REMOVE_SETTLED: &str = "DELETE FROM pc_artifact_processing_pending \
     WHERE binding_name = ? AND handled_flush_generation = flush_generation \
     AND EXISTS (SELECT 1 FROM pc_artifact_processing_auto_wave_targets AS target \
       WHERE target.wave_id = ? AND target.binding_name = pc_artifact_processing_pending.binding_name \
-      AND target.scope_id = pc_artifact_processing_pending.scope_id) \
-    AND source_through <= (SELECT position FROM pc_source_cursors AS place \
-      WHERE place.scope_id = pc_artifact_processing_pending.scope_id \
-      AND place.binding_name = pc_artifact_processing_pending.binding_name)";
+      AND target.scope_id = pc_artifact_processing_pending.scope_id \
+      AND target.source_through >= pc_artifact_processing_pending.source_through)";
 
 /// The upsert has another name, and the clock another form.
 const COMPLETED_NOW: Twin = Twin {

@@ -74,8 +74,8 @@ CREATE TABLE IF NOT EXISTS pc_source_cursors (
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
     PARTITION BY KEY (scope_id) PARTITIONS 8;
 
--- Not partitioned: the supervisor reads it page by page in key order over all Scopes, which costs a sort
--- of every row once the table has partitions.
+-- Not partitioned: the supervisor reads it page by page in key order over all Scopes. With partitions each
+-- page is a parallel query over all of them, and a wave's removal touches all of them.
 CREATE TABLE IF NOT EXISTS pc_artifact_processing_pending (
     binding_name VARCHAR(128) NOT NULL,
     scope_id VARCHAR(256) NOT NULL,

@@ -16,5 +16,5 @@ CREATE TABLE IF NOT EXISTS pc_artifact_processing_auto_wave_targets (
     source_through BIGINT NOT NULL CHECK (source_through >= 1),
     completed BOOLEAN NOT NULL DEFAULT FALSE,
     PRIMARY KEY (wave_id, binding_name, scope_id),
-    KEY pc_artifact_processing_auto_wave_targets_open (wave_id, binding_name, completed, scope_id)
+    KEY pc_artifact_processing_auto_wave_targets_open (binding_name, wave_id, completed, scope_id)
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -16,4 +16,4 @@ CREATE TABLE pc_artifact_processing_auto_wave_targets (
     PRIMARY KEY (wave_id, binding_name, scope_id)
 ) WITHOUT ROWID;
 CREATE INDEX pc_artifact_processing_auto_wave_targets_open
-    ON pc_artifact_processing_auto_wave_targets (wave_id, binding_name, completed, scope_id);
+    ON pc_artifact_processing_auto_wave_targets (binding_name, wave_id, completed, scope_id);

@@ -273,8 +273,8 @@ impl Database {
         self.repeat(operation, Span::Short, body).await
     }
 
-    /// The same for the few transactions whose statements go over a whole table: on OceanBase each gets
-    /// minutes instead of seconds, on a connection of its own. Locks are waited for no longer.
+    /// The same for the few transactions whose statements go over a whole wave: on OceanBase they get a
+    /// minute instead of seconds, on a connection of its own. Locks are waited for no longer.
     pub async fn transact_long<T, E, F, Fut>(&self, operation: &'static str, body: F) -> Result<T, E>
     where
         F: Fn(Transaction) -> Fut,

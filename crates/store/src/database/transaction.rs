@@ -5,6 +5,7 @@
 //! undoes its transaction.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::link::{Done, Link, Wanted};
 use super::oceanbase::{self, CONNECT_LIMIT};
@@ -67,25 +68,25 @@ impl Transaction {
         let mut session = Self::lend(pool, State::Session).await?;
         session.renew().await?;
         if session.engine() == Engine::OceanBase {
-            session.widen(oceanbase::migration_session()).await?;
+            session.widen(oceanbase::migration_session(), oceanbase::MIGRATION_LIMIT).await?;
         }
         Ok(session)
     }
 
-    /// Starts a transaction of OceanBase whose statements may take minutes.
+    /// Starts a transaction of OceanBase whose statements may take a minute.
     pub(super) async fn long(pool: &Arc<Pool>) -> Result<Self, DatabaseError> {
         let mut session = Self::lend(pool, State::Session).await?;
         session.renew().await?;
-        session.widen(oceanbase::long_session()).await?;
+        session.widen(oceanbase::wave_session(), oceanbase::WAVE_ANSWER_LIMIT).await?;
         session.command("START TRANSACTION".to_owned()).await?;
         Ok(session)
     }
 
     /// Changes the limits of the session, and the patience of this side with it.
-    async fn widen(&mut self, text: String) -> Result<(), DatabaseError> {
+    async fn widen(&mut self, text: String, answer: Duration) -> Result<(), DatabaseError> {
         self.command(text).await?;
         if let Ok(Link::OceanBase(_, limit)) = self.link() {
-            *limit = oceanbase::LONG_LIMIT;
+            *limit = answer;
         }
         Ok(())
     }
