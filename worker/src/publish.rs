@@ -3,7 +3,7 @@
 //! Its order and its checks are decided in the store; this module only says what belongs together.
 
 use powercontext_core::ids::Window;
-use powercontext_core::work::WorkAssignment;
+use powercontext_core::work::{WorkAssignment, WorkMode};
 use powercontext_store::Store;
 use powercontext_store::budgets::AttemptFence;
 use powercontext_store::publish::{PublishRequest, Published, TopicOperation, publish};
@@ -24,6 +24,7 @@ pub(crate) async fn commit(
         window,
         wave_target: assignment.wave_target,
         claimed_flush_generation: assignment.claimed_flush_generation,
+        mode: WorkMode::Explicit,
         operations,
     };
     Ok(publish(store, &request).await?)

@@ -123,6 +123,17 @@ text_id!(
     /// Names one processing attempt of a frontier (TM-075).
     AttemptId, "attempt_id", 64
 );
+text_id!(
+    /// Names one automatic wave of one binding; a UUID (TM-205).
+    WaveId, "wave_id", 36
+);
+impl WaveId {
+    /// A new identity.
+    #[must_use]
+    pub fn generate(ids: &dyn IdSource) -> Self {
+        Self(ids.random().to_string())
+    }
+}
 
 macro_rules! counter {
     ($(#[$doc:meta])* $name:ident) => {

@@ -37,6 +37,30 @@ pub struct Fence {
     pub generation: SupervisorGeneration,
 }
 
+/// Why a Window is processed; it decides what a publish does to the Pending row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkMode {
+    /// A flush is answered; its last Window may remove the Pending row (TM-167, TM-171).
+    Explicit,
+    /// A frozen target of an automatic wave; the row stays for the wave's completion (TM-172, TM-213).
+    Automatic,
+    /// A Scope that came too late for an automatic wave that is held up; the row stays (TM-212).
+    CatchUp,
+}
+
+impl WorkMode {
+    /// The stable name in logs and assignments.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Explicit => "explicit",
+            Self::Automatic => "automatic",
+            Self::CatchUp => "catch_up",
+        }
+    }
+}
+
 /// What one worker is to do: exactly one Window of one key (TM-002).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -393,6 +417,7 @@ mod tests {
             Step::as_str,
         );
         assert_names(&ErrorCode::ALL, ErrorCode::as_str);
+        assert_names(&[WorkMode::Explicit, WorkMode::Automatic, WorkMode::CatchUp], WorkMode::as_str);
     }
 
     #[test]

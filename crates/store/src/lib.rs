@@ -25,6 +25,7 @@ pub mod publish;
 pub mod scopes;
 pub mod sources;
 pub mod topics;
+pub mod waves;
 
 #[cfg(test)]
 mod tests;
