@@ -110,7 +110,7 @@ fn tell_of_wave(wave: &AutoWave, news: WaveNews, term: i64) {
         WaveNews::HeldUp { round } => tracing::warn!(
             event = "auto_wave_held_up", %binding, wave_id = %id,
             uncovered = round.uncovered, terminal = round.terminal,
-            supervisor_generation = term, "the automatic wave waits for scopes that cannot go on now"
+            supervisor_generation = term, "the automatic wave is held up"
         ),
     }
 }

@@ -29,7 +29,7 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a supervisor that lost its term waits for its workers before it goes on without them.
 const STEPPING_DOWN_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a closing supervisor waits until its lease is given back.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a supervisor works with.
 pub struct SupervisorParts {

@@ -2,7 +2,7 @@
 //!
 //! Nothing here decides which key runs; nothing here keeps facts. Before every command that
 //! dispatches or writes, the lease is looked at once more by the process's own clock, and a lost
-//! lease is noticed while anything is awaited. Calls for automatic waves run beside everything else, so
+//! lease is noticed while anything is awaited. Writes for automatic waves run beside everything else, so
 //! that a long freeze delays no explicit work.
 
 use std::future::Future;
@@ -133,13 +133,10 @@ impl Term {
         let mut waves = WaveSlot::default();
         loop {
             if reads.is_over() {
-                match self.work().await {
+                match self.work(&mut waves).await {
                     Ok(()) => {
                         reads = Pause::default();
                         self.report(Phase::Running);
-                        if let Err(end) = self.ask(&mut waves) {
-                            return end;
-                        }
                     }
                     Err(Trouble::End(end)) => return end,
                     Err(Trouble::Database(error)) => {
@@ -202,8 +199,10 @@ impl Term {
         }
     }
 
-    /// Reads what is due and acts on it until nothing is due.
-    async fn work(&mut self) -> Result<(), Trouble> {
+    /// Reads what is due and acts on it until nothing is due. Every read is handled before anything
+    /// else is, so that it is as new as what is known already; the writes of automatic waves, which may
+    /// take long, are left under way.
+    async fn work(&mut self, waves: &mut WaveSlot) -> Result<(), Trouble> {
         loop {
             for key in self.decider.unread() {
                 let fact = self.halt.during(self.facts.observe(&key)).await?;
@@ -212,25 +211,32 @@ impl Term {
             }
             let decision = self.decider.dispatch(self.now());
             self.act(decision).await?;
-            let Some(request) = self.decider.wanted_page() else { return Ok(()) };
-            let page = self.halt.during(self.facts.page(request.after.as_ref(), request.limit)).await?;
-            let decision = self.decider.handle(Event::Page(page), self.now());
+            let event = if let Some(request) = self.decider.wanted_page() {
+                Event::Page(self.halt.during(self.facts.page(request.after.as_ref(), request.limit)).await?)
+            } else if let Some(call) = self.wave_call(waves) {
+                self.halt.left().map_err(Trouble::End)?;
+                let reads = call.is_read();
+                let call = make(Arc::clone(&self.facts), self.halt.fence.clone(), call);
+                if !reads {
+                    waves.call = Some(Box::pin(call));
+                    return Ok(());
+                }
+                Event::Wave(self.halt.during(call).await?)
+            } else {
+                return Ok(());
+            };
+            let decision = self.decider.handle(event, self.now());
             self.act(decision).await?;
         }
     }
 
-    /// Starts the next call for the automatic waves, unless one is under way.
-    fn ask(&mut self, waves: &mut WaveSlot) -> Result<(), End> {
+    /// The next call for the automatic waves, unless one is under way or a failed one rests.
+    fn wave_call(&mut self, waves: &WaveSlot) -> Option<WaveCall> {
         if waves.call.is_some() || !waves.pause.is_over() {
-            return Ok(());
+            return None;
         }
         let ids = Arc::clone(&self.ids);
-        let Some(call) = self.decider.wave_call(self.now(), &mut || WaveId::generate(ids.as_ref())) else {
-            return Ok(());
-        };
-        self.halt.left()?;
-        waves.call = Some(Box::pin(make(Arc::clone(&self.facts), self.halt.fence.clone(), call)));
-        Ok(())
+        self.decider.wave_call(self.now(), &mut || WaveId::generate(ids.as_ref()))
     }
 
     /// Tells the notices and does the commands. A launch that fails is reported, not returned; when
@@ -354,7 +360,7 @@ impl Pause {
 
 type WaveFuture = Pin<Box<dyn Future<Output = Result<WaveAnswer, FactsError>> + Send>>;
 
-/// The call for automatic waves that is under way.
+/// The write for automatic waves that is under way.
 #[derive(Default)]
 struct WaveSlot {
     call: Option<WaveFuture>,

@@ -161,6 +161,15 @@ pub enum WaveCall {
     },
 }
 
+impl WaveCall {
+    /// Whether it only reads. The answer to a read is to be handled before anything else is, since
+    /// what it says of a key is taken for the newest there is.
+    #[must_use]
+    pub const fn is_read(&self) -> bool {
+        matches!(self, Self::Targets { .. } | Self::Late { .. })
+    }
+}
+
 /// The answer to one [`WaveCall`]. An answer that nobody waits for any more changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaveAnswer {

@@ -90,7 +90,8 @@ impl Decider {
         if self.closed {
             return;
         }
-        let look_again = now.at.saturating_add(self.settings.tick);
+        // At the next tick, even if that comes a little early.
+        let look_again = now.at.saturating_add(self.settings.tick / 2);
         let (wave, news) = match answer {
             WaveAnswer::Cleared => {
                 self.waves.cleared = true;
