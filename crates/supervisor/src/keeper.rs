@@ -62,14 +62,14 @@ impl Keeper {
         settings: &SupervisorSettings,
     ) -> Self {
         let (clock, ids) = ambient;
-        let tenure = if facts.is_shared() {
-            Tenure::elected(holder, settings.lease, settings.tick)
+        // An embedded term does not expire, so nothing hurries its begin.
+        let (tenure, patience) = if facts.is_shared() {
+            (Tenure::elected(holder, settings.lease, settings.tick), settings.lease.patience())
         } else {
-            Tenure::embedded(holder, settings.tick)
+            (Tenure::embedded(holder, settings.tick), Duration::MAX)
         };
         let (told, standing) = watch::channel(Standing::Starting);
         let (orders, ordered) = mpsc::unbounded_channel();
-        let patience = settings.lease.patience();
         let ttl = settings.lease.times().ttl;
         let keeping = Keeping { facts, clock, ids, tenure, told, patience, ttl };
         Self { standing, orders, task: tokio::spawn(keeping.run(ordered)) }

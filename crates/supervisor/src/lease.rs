@@ -386,3 +386,6 @@ fn limit(settings: LeaseSettings, sent: Monotonic) -> Limit {
         act_until: sent.saturating_add(ttl.saturating_sub(margin)),
     }
 }
+
+#[cfg(test)]
+mod tests;

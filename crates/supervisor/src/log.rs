@@ -103,9 +103,9 @@ fn tell_of_wave(wave: &AutoWave, news: WaveNews, term: i64) {
             event = "auto_wave_completed", %binding, wave_id = %id, removed,
             supervisor_generation = term, "automatic wave completed"
         ),
-        WaveNews::Gone => tracing::warn!(
+        WaveNews::Gone => tracing::info!(
             event = "auto_wave_gone", %binding, wave_id = %id,
-            supervisor_generation = term, "the targets of the automatic wave are gone"
+            supervisor_generation = term, "the automatic wave has no targets any more"
         ),
         WaveNews::HeldUp { round } => tracing::warn!(
             event = "auto_wave_held_up", %binding, wave_id = %id,

@@ -137,15 +137,15 @@ impl Term {
                     Ok(()) => {
                         reads = Pause::default();
                         self.report(Phase::Running);
+                        if let Err(end) = self.ask(&mut waves) {
+                            return end;
+                        }
                     }
                     Err(Trouble::End(end)) => return end,
                     Err(Trouble::Database(error)) => {
                         reads.fail();
                         self.unavailable(&error);
                     }
-                }
-                if let Err(end) = self.ask(&mut waves) {
-                    return end;
                 }
             }
             let event = tokio::select! {
@@ -280,21 +280,22 @@ impl Term {
         self.decider.handle(event, self.now())
     }
 
-    /// Stops every worker and waits for the endings, for a while.
+    /// Stops every worker and waits for the endings, all of it for at most `patience`.
     pub async fn close(&mut self, patience: Duration) {
-        for command in self.decider.handle(Event::Close, self.now()).commands {
-            if let Command::Stop { worker } = command {
-                self.launcher.stop(&worker).await;
+        let closing = self.decider.handle(Event::Close, self.now());
+        let stopping = async {
+            for command in closing.commands {
+                if let Command::Stop { worker } = command {
+                    self.launcher.stop(&worker).await;
+                }
             }
-        }
-        let endings = async {
             while self.decider.alive() > 0 {
                 let (worker, ending) = self.launcher.next_ending().await;
                 let now = now(self.halt.clock.as_ref(), self.ids.as_ref());
                 self.decider.handle(Event::Ended { worker, ending }, now);
             }
         };
-        if timeout(patience, endings).await.is_err() {
+        if timeout(patience, stopping).await.is_err() {
             tracing::warn!(event = "workers_left", "workers did not end in time");
         }
     }

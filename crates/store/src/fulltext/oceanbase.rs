@@ -31,7 +31,7 @@ pub(crate) fn postings(scope_key: i64, terms: &str) -> String {
 }
 
 /// The token of one term: at most 19 digits, a mark and 64 characters, which the index takes.
-fn token(scope_key: i64, term: &str) -> String {
+pub(crate) fn token(scope_key: i64, term: &str) -> String {
     let kept = |character: char| matches!(character, 'a'..='z' | '0'..='9' | '_' | '\u{4e00}'..='\u{9fff}');
     if term.chars().all(kept) {
         return format!("{scope_key}x{term}");

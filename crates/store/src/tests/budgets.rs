@@ -2,7 +2,7 @@ use powercontext_core::ambient::{IdSource, SystemIds};
 use powercontext_core::ids::{AttemptId, HolderId, Position};
 use powercontext_core::work::{ErrorCode, Fence, Frontier};
 
-use super::{databases, key, request};
+use super::{databases, key, request, sqlite};
 use crate::budgets::{self, AttemptStart, Reservation, Reserve, start_attempt};
 use crate::{leases, pending, publish};
 
@@ -148,9 +148,9 @@ async fn an_attempt_of_a_passed_frontier_is_superseded() {
 }
 
 #[tokio::test]
-async fn every_start_begins_a_later_term_and_ends_the_one_before() {
+async fn every_start_begins_a_later_term_and_ends_the_one_before_on_sqlite() {
     // TM-180 TM-182 TM-185
-    for database in [super::sqlite().await] {
+    for database in [sqlite().await] {
         assert_eq!(leases::current(&database.store).await.unwrap(), None);
         let holder = HolderId::parse("same").unwrap();
         let first = leases::begin_embedded_term(&database.store, &holder).await.unwrap();
@@ -158,6 +158,36 @@ async fn every_start_begins_a_later_term_and_ends_the_one_before() {
         assert!(second > first);
         let current = leases::current(&database.store).await.unwrap().unwrap();
         assert_eq!(current, Fence { holder, generation: second });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn attempts_that_start_at_once_are_each_counted() {
+    // TM-060 TM-065
+    for database in databases().await {
+        let fence = database.term().await;
+        for round in 0..5 {
+            let scope = database.scope(&format!("s{round}")).await;
+            database.capture(&scope, 1).await;
+            let mut starts = Vec::new();
+            for _ in 0..4 {
+                let frontier = Frontier { key: key(&scope), source_after: Position::new(0) };
+                let (store, fence) = (database.reopened().await, fence.clone());
+                starts.push(tokio::spawn(async move {
+                    start_attempt(&store, &fence, &frontier, &attempt_id()).await.unwrap()
+                }));
+            }
+            let mut numbers = Vec::new();
+            for start in starts {
+                numbers.push(match start.await.unwrap() {
+                    AttemptStart::Started { attempt_number } => attempt_number,
+                    AttemptStart::Terminal(ErrorCode::WindowAttemptLimit) => 4,
+                    other => panic!("{other:?}"),
+                });
+            }
+            numbers.sort_unstable();
+            assert_eq!(numbers, [1, 2, 3, 4]);
+        }
     }
 }
 
@@ -188,21 +218,22 @@ async fn the_furthest_end_follows_the_chosen_windows_and_never_falls() {
 #[tokio::test]
 async fn every_reader_of_a_budget_row_agrees_on_which_codes_close_it() {
     // TM-066 TM-067 TM-069
-    for code in ErrorCode::ALL {
-        for database in databases().await {
-            let scope = database.scope("a").await;
+    for database in databases().await {
+        let fence = database.term().await;
+        for code in ErrorCode::ALL {
+            let scope = database.scope(code.as_str()).await;
             database.capture(&scope, 1).await;
             pending::flush(&database.store, &key(&scope)).await.unwrap();
-            let fence = database.term().await;
             let attempt = database.attempt(&fence, &key(&scope), 0).await;
             assert!(budgets::record_failure(&database.store, &attempt, code).await.unwrap());
             let closed = Some(code).filter(|code| code.is_terminal());
             let budget = budgets::get(&database.store, &attempt.frontier).await.unwrap().unwrap();
             assert_eq!((budget.failure_code, budget.terminal()), (Some(code), closed));
-            let page = pending::page(&database.store, None, 1).await.unwrap();
-            assert_eq!(page[0].terminal, closed, "{code:?}");
+            let page = pending::page(&database.store, None, 100).await.unwrap();
+            let listed = page.iter().find(|fact| fact.key == key(&scope)).unwrap();
+            assert_eq!(listed.terminal, closed, "{code:?}");
             let known = pending::get(&database.store, &key(&scope)).await.unwrap().unwrap();
-            assert_eq!(known, page[0]);
+            assert_eq!(&known, listed);
             let small = Reservation { requests: 1, tokens: 1, through: Position::new(1) };
             let reserved = budgets::reserve(&database.store, &attempt, small).await.unwrap();
             assert_eq!(reserved == Reserve::Exhausted, closed.is_some(), "{code:?}");

@@ -2,9 +2,121 @@
 
 use std::time::Duration;
 
-use super::{cut_off, databases, key, new_scope, new_source, oceanbase};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::{SERVER, TestDatabase, cut_off, databases, key, new_scope, new_source, oceanbase};
 use crate::database::values;
-use crate::{DatabaseErrorKind, StoreError, cursors, pending, scopes, sources, topics};
+use crate::{
+    DatabaseErrorKind, DatabaseUrl, OpenError, Store, StoreError, StoreOptions, cursors, pending, scopes,
+    sources, topics,
+};
+
+/// What becomes of the bytes between a store and its server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Line {
+    Works,
+    /// Every connection ends at once, as while a server restarts.
+    Refuses,
+    /// Connections are taken and nothing is ever answered, as behind a broken network.
+    Silent,
+}
+
+/// A line to the server of a database that a test can cut.
+struct Wire {
+    line: watch::Sender<Line>,
+    store: Store,
+    options: StoreOptions,
+}
+
+impl Wire {
+    async fn to(database: &TestDatabase) -> Self {
+        let base = std::env::var(SERVER).unwrap();
+        let (user, server) = base.trim_end_matches('/').rsplit_once('@').unwrap();
+        let (server, database_name) = (server.to_owned(), database.name());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("{user}@{}/{database_name}", listener.local_addr().unwrap());
+        let (line, watched) = watch::channel(Line::Works);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(carry(client, server.clone(), watched.clone()));
+            }
+        });
+        let options = StoreOptions { url: DatabaseUrl::parse(&url).unwrap(), ..database.options.clone() };
+        let store = Store::open(&options).await.unwrap();
+        Self { line, store, options }
+    }
+}
+
+async fn carry(mut client: TcpStream, server: String, mut line: watch::Receiver<Line>) {
+    if *line.borrow() == Line::Refuses {
+        return;
+    }
+    let Ok(mut upstream) = TcpStream::connect(server).await else { return };
+    loop {
+        let now = *line.borrow_and_update();
+        let ended = match now {
+            Line::Refuses => true,
+            Line::Silent => line.changed().await.is_err(),
+            Line::Works => tokio::select! {
+                _ = copy_bidirectional(&mut client, &mut upstream) => true,
+                changed = line.changed() => changed.is_err(),
+            },
+        };
+        if ended {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_an_error_at_once_and_the_same_store_works_when_it_is_back() {
+    // TM-184
+    let Some(database) = oceanbase().await else { return };
+    let scope = database.scope("a").await;
+    let wire = Wire::to(&database).await;
+    let mut written = 0;
+    for _ in 0..3 {
+        wire.line.send(Line::Refuses).unwrap();
+        for number in 0..5 {
+            let new = new_source(&scope, &format!("s{number}"), "text");
+            let (added, head, ping) = timeout(Duration::from_secs(3), async {
+                let added = sources::add(&wire.store, &new).await;
+                (added, sources::head(&wire.store, &scope).await, wire.store.ping().await)
+            })
+            .await
+            .expect("a refused connection is not waited for");
+            let refused = added.map(drop).is_err() && head.is_err();
+            assert!(refused && matches!(ping, Err(StoreError::Unavailable { .. })), "{ping:?}");
+        }
+        let opened = Store::open(&wire.options).await.map(drop);
+        assert!(matches!(opened, Err(OpenError::Store(StoreError::Unavailable { .. }))), "{opened:?}");
+        wire.line.send(Line::Works).unwrap();
+        sources::add(&wire.store, &new_source(&scope, &format!("w{written}"), "text")).await.unwrap();
+        written += 1;
+        assert_eq!(sources::head(&wire.store, &scope).await.unwrap().get(), written);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_falls_silent_is_given_up_in_bounded_time() {
+    let Some(database) = oceanbase().await else { return };
+    let scope = database.scope("a").await;
+    let wire = Wire::to(&database).await;
+    wire.line.send(Line::Silent).unwrap();
+    let calls = (0..6).map(|number| {
+        let (store, new) = (wire.store.clone(), new_source(&scope, &format!("s{number}"), "text"));
+        tokio::spawn(async move { sources::add(&store, &new).await.is_err() })
+    });
+    let calls: Vec<_> = calls.collect();
+    for call in calls {
+        assert!(timeout(Duration::from_secs(40), call).await.expect("no call waits for ever").unwrap());
+    }
+    wire.line.send(Line::Works).unwrap();
+    assert_eq!(sources::add(&wire.store, &new_source(&scope, "s", "text")).await.unwrap().position.get(), 1);
+}
 
 #[tokio::test]
 async fn idle_connections_that_were_cut_off_are_replaced_unseen() {

@@ -42,7 +42,7 @@ struct TestDatabase {
     // Closed before the place is removed: a server would wait for a transaction that is open.
     store: Store,
     options: StoreOptions,
-    _place: Place,
+    place: Place,
 }
 
 /// What is removed when the test ends.
@@ -124,7 +124,15 @@ impl TestDatabase {
         let options = test_options(url);
         migrate(&options, &SystemIds).await.unwrap();
         let store = Store::open(&options).await.unwrap();
-        Self { _place: place, options, store }
+        Self { place, options, store }
+    }
+
+    /// The name of a server's database.
+    fn name(&self) -> &str {
+        match &self.place {
+            Place::Folder { .. } => panic!("a file has no name on a server"),
+            Place::Server(_, name) => name,
+        }
     }
 
     fn engine(&self) -> Engine {

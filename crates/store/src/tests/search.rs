@@ -2,6 +2,8 @@ use powercontext_core::analyzer::{self, Query};
 use powercontext_core::ids::Revision;
 use powercontext_core::topic::{Channel, TopicRef};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 
 use super::{artifact, create, databases, prepared};
 use crate::database::{Engine, values};
@@ -191,7 +193,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_term_of_the_analyzer_is_exactly_one_token_of_the_index(texts in prop::collection::vec("\\PC{1,60}", 1..20)) {
+    fn every_term_of_the_analyzer_is_exactly_one_token_of_the_index_on_sqlite(texts in prop::collection::vec("\\PC{1,60}", 1..20)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             for database in [super::sqlite().await] {
@@ -218,6 +220,40 @@ proptest! {
             }
         });
     }
+}
+
+#[tokio::test]
+async fn every_term_of_the_analyzer_is_exactly_one_token_of_the_index_on_oceanbase() {
+    let Some(database) = super::oceanbase().await else { return };
+    let scope = database.scope("a").await;
+    let mut runner = TestRunner::deterministic();
+    let mut expected = std::collections::BTreeMap::new();
+    let mut tx = database.store.database.write().await.unwrap();
+    for number in 1..=60_i64 {
+        let text = "\\PC{1,60}".new_tree(&mut runner).unwrap().current();
+        let terms =
+            analyzer::index_text(&format!("{text} a!b#c$d'e\"f`g A-Z_9 ~x~ 汉字 かな カナ 한글 🚀 é ß"));
+        for term in terms.split(' ').collect::<std::collections::BTreeSet<_>>() {
+            *expected.entry(fulltext::oceanbase::token(7, term)).or_insert(0_i64) += 1;
+        }
+        let postings = fulltext::postings(7, &terms);
+        tx.execute(
+            "INSERT INTO pc_topic_memory_active_topics (scope_id, topic_key, artifact_id, revision, title, \
+             summary, source_count, terms, postings) VALUES (?, ?, ?, 1, '', '', 1, ?, ?)",
+            values![scope.as_str(), number, number.to_string(), terms, postings],
+        )
+        .await
+        .unwrap();
+    }
+    tx.commit().await.unwrap();
+    let mut reader = database.store.database.read().await.unwrap();
+    for (token, records) in &expected {
+        let text = "SELECT count(*) FROM pc_topic_memory_active_topics \
+                    WHERE scope_id = ? AND MATCH (postings) AGAINST (? IN BOOLEAN MODE)";
+        let row = reader.query_one(text, values![scope.as_str(), token]).await.unwrap().unwrap();
+        assert_eq!(row.integer(0).unwrap(), *records, "{token}");
+    }
+    assert!(expected.len() > 300, "{}", expected.len());
 }
 
 #[tokio::test]
