@@ -24,6 +24,7 @@ pub(crate) async fn commit(
         window,
         wave_target: assignment.wave_target,
         claimed_flush_generation: assignment.claimed_flush_generation,
+        mode: assignment.mode,
         operations,
     };
     Ok(publish(store, &request).await?)

@@ -28,14 +28,24 @@ pub(crate) struct Migration {
     pub(crate) text: Twin,
 }
 
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "sources_topics_and_processing",
-    text: Twin {
-        sqlite: include_str!("../migrations/sqlite/0001_sources_topics_and_processing.sql"),
-        oceanbase: include_str!("../migrations/oceanbase/0001_sources_topics_and_processing.sql"),
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        name: "sources_topics_and_processing",
+        text: Twin {
+            sqlite: include_str!("../migrations/sqlite/0001_sources_topics_and_processing.sql"),
+            oceanbase: include_str!("../migrations/oceanbase/0001_sources_topics_and_processing.sql"),
+        },
     },
-}];
+    Migration {
+        number: 2,
+        name: "automatic_waves",
+        text: Twin {
+            sqlite: include_str!("../migrations/sqlite/0002_automatic_waves.sql"),
+            oceanbase: include_str!("../migrations/oceanbase/0002_automatic_waves.sql"),
+        },
+    },
+];
 
 /// Column types differ: OceanBase cannot key a table by an unbounded text.
 const HISTORY: Twin = Twin {

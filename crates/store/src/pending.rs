@@ -125,38 +125,49 @@ pub async fn page(
     rows.iter().map(fact).collect()
 }
 
+/// What is known of the keys in `$pending`, a table or a page of one. The page is cut before anything is
+/// joined to it; the hint keeps OceanBase from reading whole tables for the joins, and SQLite takes it
+/// for a comment.
 macro_rules! facts {
-    () => {
-        "SELECT pending.binding_name, pending.scope_id, pending.source_through, \
-         pending.flush_generation, pending.handled_flush_generation, coalesce(place.position, 0), \
-         budget.attempts, budget.failure_code \
-         FROM pc_artifact_processing_pending AS pending \
-         LEFT JOIN pc_source_cursors AS place \
-           ON place.scope_id = pending.scope_id AND place.binding_name = pending.binding_name \
-         LEFT JOIN pc_topic_memory_work_budgets AS budget \
-           ON budget.scope_id = pending.scope_id AND budget.binding_name = pending.binding_name \
-           AND budget.source_after = coalesce(place.position, 0) "
-    };
-}
-
-pub(crate) const GET: &str = concat!(facts!(), "WHERE pending.binding_name = ? AND pending.scope_id = ?");
-
-macro_rules! page {
-    ($unanswered:literal) => {
+    ($pending:literal) => {
         concat!(
-            facts!(),
-            "WHERE ",
-            $unanswered,
-            " AND (pending.binding_name, pending.scope_id) > (?, ?) \
-             ORDER BY pending.binding_name, pending.scope_id LIMIT ?"
+            "SELECT /*+ LEADING(pending place budget) USE_NL(place budget) */ pending.binding_name, \
+             pending.scope_id, pending.source_through, pending.flush_generation, \
+             pending.handled_flush_generation, coalesce(place.position, 0), budget.attempts, \
+             budget.failure_code FROM ",
+            $pending,
+            " AS pending LEFT JOIN pc_source_cursors AS place \
+               ON place.scope_id = pending.scope_id AND place.binding_name = pending.binding_name \
+             LEFT JOIN pc_topic_memory_work_budgets AS budget \
+               ON budget.scope_id = pending.scope_id AND budget.binding_name = pending.binding_name \
+               AND budget.source_after = coalesce(place.position, 0) "
         )
     };
 }
 
+pub(crate) const GET: &str = concat!(
+    facts!("pc_artifact_processing_pending"),
+    "WHERE pending.binding_name = ? AND pending.scope_id = ?"
+);
+
 /// OceanBase has no partial index; an indexed column says the same.
 pub(crate) const PAGE: Twin = Twin {
-    sqlite: page!("pending.handled_flush_generation < pending.flush_generation"),
-    oceanbase: page!("pending.asked = 1"),
+    sqlite: concat!(
+        facts!(
+            "(SELECT binding_name, scope_id, source_through, flush_generation, handled_flush_generation \
+              FROM pc_artifact_processing_pending WHERE handled_flush_generation < flush_generation \
+              AND (binding_name, scope_id) > (?, ?) ORDER BY binding_name, scope_id LIMIT ?)"
+        ),
+        "ORDER BY pending.binding_name, pending.scope_id"
+    ),
+    oceanbase: concat!(
+        facts!(
+            "(SELECT binding_name, scope_id, source_through, flush_generation, handled_flush_generation \
+              FROM pc_artifact_processing_pending WHERE asked = 1 \
+              AND (binding_name, scope_id) > (?, ?) ORDER BY binding_name, scope_id LIMIT ?)"
+        ),
+        "ORDER BY pending.binding_name, pending.scope_id"
+    ),
 };
 
 /// Answers the flushes of a key whose Cursor covers everything, and removes its row (TM-170). Does
@@ -220,7 +231,8 @@ pub(crate) const REMOVE_ANSWERED: &str = "DELETE FROM pc_artifact_processing_pen
     WHERE binding_name = ? AND scope_id = ? \
     AND source_through <= ? AND handled_flush_generation = flush_generation";
 
-fn fact(row: &Row) -> Result<PendingFact, StoreError> {
+/// The facts in the first eight columns of a row.
+pub(crate) fn fact(row: &Row) -> Result<PendingFact, StoreError> {
     let at = StoreError::at("pending.row");
     let invalid = |_| StoreError::invalid("a pending row's key is not an identity");
     let attempts = row.optional_integer(6).map_err(&at)?.unwrap_or(0);

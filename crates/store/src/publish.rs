@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use powercontext_core::ids::{ArtifactId, FlushGeneration, Position, Revision, SourceRef, Window};
 use powercontext_core::projection::{TopicProjection, project};
 use powercontext_core::topic::{FAMILY, TopicContent, TopicRef};
-use powercontext_core::work::ErrorCode;
+use powercontext_core::work::{ErrorCode, WorkMode};
 
 use crate::active::ActiveScope;
 use crate::budgets::{self, AttemptFence};
@@ -29,6 +29,9 @@ pub struct PublishRequest {
     pub wave_target: Position,
     /// The flush generation the wave answers (TM-166).
     pub claimed_flush_generation: FlushGeneration,
+    /// Why the Window is processed: only an explicit wave answers flushes, whatever an automatic one covers
+    /// (TM-172, TM-212, TM-213).
+    pub mode: WorkMode,
     /// The Topics; none for a Window without anything to keep.
     pub operations: Vec<TopicOperation>,
 }
@@ -176,8 +179,10 @@ async fn write(tx: &mut Transaction, request: &PublishRequest) -> Result<Publish
     }
     advance_heads(tx, request).await?;
     let published = write_topics(tx, request).await?;
-    let wave = (request.wave_target, request.claimed_flush_generation);
-    pending::answer(tx, key, request.window, wave).await.map_err(&at)?;
+    if request.mode == WorkMode::Explicit {
+        let wave = (request.wave_target, request.claimed_flush_generation);
+        pending::answer(tx, key, request.window, wave).await.map_err(&at)?;
+    }
     if !budgets::remove(tx, attempt).await.map_err(&at)? {
         return Err(PublishError::AttemptSuperseded);
     }

@@ -10,7 +10,7 @@ use powercontext_core::ids::{
 };
 use powercontext_core::projection::project;
 use powercontext_core::topic::{BINDING, TopicRef};
-use powercontext_core::work::{Fence, Frontier, WorkKey};
+use powercontext_core::work::{Fence, Frontier, WorkKey, WorkMode};
 use powercontext_store::budgets::{AttemptFence, AttemptStart, start_attempt};
 use powercontext_store::publish::{PreparedTopic, PublishRequest, TopicOperation, publish};
 use powercontext_store::sources::{self, NewSource};
@@ -89,6 +89,7 @@ impl Publisher for ThroughStore {
             window: Window { after, through },
             wave_target: through,
             claimed_flush_generation: FlushGeneration::new(0),
+            mode: WorkMode::Explicit,
             operations: vec![operation],
         };
         let done = publish(&self.store, &request).await.map_err(text)?;

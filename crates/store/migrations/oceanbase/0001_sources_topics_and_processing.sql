@@ -74,9 +74,11 @@ CREATE TABLE IF NOT EXISTS pc_source_cursors (
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
     PARTITION BY KEY (scope_id) PARTITIONS 8;
 
+-- Not partitioned: the supervisor reads it page by page in key order over all Scopes. With partitions each
+-- page is a parallel query over all of them, and a wave's removal touches all of them.
 CREATE TABLE IF NOT EXISTS pc_artifact_processing_pending (
+    binding_name VARCHAR(128) NOT NULL,
     scope_id VARCHAR(256) NOT NULL,
-    binding_name VARCHAR(256) NOT NULL,
     source_through BIGINT NOT NULL CHECK (source_through >= 1),
     flush_generation BIGINT NOT NULL DEFAULT 0 CHECK (flush_generation >= 0),
     handled_flush_generation BIGINT NOT NULL DEFAULT 0 CHECK (handled_flush_generation >= 0),
@@ -85,8 +87,7 @@ CREATE TABLE IF NOT EXISTS pc_artifact_processing_pending (
     CHECK (handled_flush_generation <= flush_generation),
     PRIMARY KEY (binding_name, scope_id),
     KEY pc_artifact_processing_pending_asked (asked, binding_name, scope_id)
-) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
-    PARTITION BY KEY (scope_id) PARTITIONS 8;
+) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Written and compared with utc_timestamp(6) in sessions whose time zone is UTC.
 CREATE TABLE IF NOT EXISTS pc_artifact_processing_leases (

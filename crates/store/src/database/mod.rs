@@ -200,6 +200,13 @@ impl Row {
     }
 }
 
+/// How long the statements of a transaction may take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Span {
+    Short,
+    Long,
+}
+
 /// An open database: connections for writers and for readers, all opened when first needed.
 #[derive(Clone)]
 pub struct Database {
@@ -263,10 +270,33 @@ impl Database {
         Fut: Future<Output = Result<T, E>>,
         E: std::error::Error + From<StoreError> + 'static,
     {
+        self.repeat(operation, Span::Short, body).await
+    }
+
+    /// The same for the few transactions whose statements go over a whole wave: on OceanBase they get a
+    /// minute instead of seconds, on a connection of its own. Locks are waited for no longer.
+    pub async fn transact_long<T, E, F, Fut>(&self, operation: &'static str, body: F) -> Result<T, E>
+    where
+        F: Fn(Transaction) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: std::error::Error + From<StoreError> + 'static,
+    {
+        self.repeat(operation, Span::Long, body).await
+    }
+
+    async fn repeat<T, E, F, Fut>(&self, operation: &'static str, span: Span, body: F) -> Result<T, E>
+    where
+        F: Fn(Transaction) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: std::error::Error + From<StoreError> + 'static,
+    {
         let mut retries = 0;
         loop {
-            let transaction = self.write().await.map_err(StoreError::at(operation))?;
-            match body(transaction).await {
+            let transaction = match (self.engine, span) {
+                (Engine::OceanBase, Span::Long) => Transaction::long(&self.writers).await,
+                _ => self.write().await,
+            };
+            match body(transaction.map_err(StoreError::at(operation))?).await {
                 Err(error) if retries < RETRIES && kind_of(&error).is_some_and(may_repeat) => {
                     retries += 1;
                     self.count_retry(operation, retries);

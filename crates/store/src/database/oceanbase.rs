@@ -31,6 +31,9 @@ pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// The longest one statement of a migration may take.
 pub(super) const MIGRATION_LIMIT: Duration = Duration::from_secs(600);
+/// The longest a transaction over a whole wave takes, and how long its answers are waited for.
+const WAVE_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const WAVE_ANSWER_LIMIT: Duration = Duration::from_secs(65);
 
 /// How many statements a connection keeps prepared; the server refuses more than 50 open ones.
 const PREPARED_STATEMENTS: usize = 32;
@@ -88,6 +91,12 @@ pub(super) fn migration_session() -> String {
          ob_trx_lock_timeout = {0}",
         MIGRATION_LIMIT.as_micros()
     )
+}
+
+/// Widens the limits of a session for statements over a whole wave. What stops other processes stays
+/// short: waiting for locks, and holding them while this process is silent.
+pub(super) fn wave_session() -> String {
+    format!("SET SESSION ob_query_timeout = {0}, ob_trx_timeout = {0}", WAVE_LIMIT.as_micros())
 }
 
 fn options(server: &OceanBaseServer) -> MySqlConnectOptions {

@@ -5,6 +5,7 @@
 //! undoes its transaction.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::link::{Done, Link, Wanted};
 use super::oceanbase::{self, CONNECT_LIMIT};
@@ -67,12 +68,27 @@ impl Transaction {
         let mut session = Self::lend(pool, State::Session).await?;
         session.renew().await?;
         if session.engine() == Engine::OceanBase {
-            session.command(oceanbase::migration_session()).await?;
-            if let Ok(Link::OceanBase(_, limit)) = session.link() {
-                *limit = oceanbase::MIGRATION_LIMIT;
-            }
+            session.widen(oceanbase::migration_session(), oceanbase::MIGRATION_LIMIT).await?;
         }
         Ok(session)
+    }
+
+    /// Starts a transaction of OceanBase whose statements may take a minute.
+    pub(super) async fn long(pool: &Arc<Pool>) -> Result<Self, DatabaseError> {
+        let mut session = Self::lend(pool, State::Session).await?;
+        session.renew().await?;
+        session.widen(oceanbase::wave_session(), oceanbase::WAVE_ANSWER_LIMIT).await?;
+        session.command("START TRANSACTION".to_owned()).await?;
+        Ok(session)
+    }
+
+    /// Changes the limits of the session, and the patience of this side with it.
+    async fn widen(&mut self, text: String, answer: Duration) -> Result<(), DatabaseError> {
+        self.command(text).await?;
+        if let Ok(Link::OceanBase(_, limit)) = self.link() {
+            *limit = answer;
+        }
+        Ok(())
     }
 
     /// Runs a text that begins and commits by itself.
@@ -141,7 +157,9 @@ impl Transaction {
     /// Makes everything since the start durable and visible.
     pub async fn commit(mut self) -> Result<(), DatabaseError> {
         self.command("COMMIT".to_owned()).await.map_err(DatabaseError::while_committing)?;
-        self.state = State::Finished;
+        if self.state != State::Session {
+            self.state = State::Finished;
+        }
         Ok(())
     }
 

@@ -12,6 +12,7 @@ mod relations;
 mod schema;
 mod search;
 mod state;
+mod waves;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use powercontext_core::ids::{
 };
 use powercontext_core::projection::project;
 use powercontext_core::topic::{BINDING, TopicContent};
-use powercontext_core::work::{Fence, Frontier, WorkKey};
+use powercontext_core::work::{Fence, Frontier, WorkKey, WorkMode};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -310,6 +311,7 @@ fn request(attempt: AttemptFence, through: i64, operations: Vec<TopicOperation>)
         window: Window { after: attempt.frontier.source_after, through: Position::new(through) },
         wave_target: Position::new(through),
         claimed_flush_generation: FlushGeneration::new(0),
+        mode: WorkMode::Explicit,
         attempt,
         operations,
     }

@@ -27,6 +27,8 @@ const HARMLESS: &[&str] = &[
     "SCAN placed",
     "SCAN (subquery",
     "SCAN ancestors",
+    "SCAN pending",
+    "SCAN target",
     "SCAN CONSTANT ROW",
     "_asked",
     "SCAN pc_default_scope",

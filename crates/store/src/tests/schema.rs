@@ -11,7 +11,7 @@ async fn migrating_again_changes_nothing() {
     for database in databases().await {
         let before = database.dump().await;
         let report = migrate(&database.options, &SystemIds).await.unwrap();
-        assert_eq!((report.applied, report.current), (Vec::new(), 1));
+        assert_eq!((report.applied, report.current), (Vec::new(), 2));
         assert_eq!(database.dump().await, before);
     }
 }
@@ -51,11 +51,11 @@ async fn a_newer_a_changed_and_an_older_schema_are_each_refused_by_name() {
             .await;
         assert!(matches!(
             Store::open(&database.options).await,
-            Err(OpenError::SchemaNewer { found: 99, known: 1 })
+            Err(OpenError::SchemaNewer { found: 99, known: 2 })
         ));
         assert!(matches!(
             migrate(&database.options, &SystemIds).await,
-            Err(OpenError::SchemaNewer { found: 99, known: 1 })
+            Err(OpenError::SchemaNewer { found: 99, known: 2 })
         ));
         database.run("DELETE FROM pc_schema_migrations WHERE number = 99").await;
         database.run("UPDATE pc_schema_migrations SET checksum = 'other'").await;
@@ -94,7 +94,7 @@ async fn another_retrieval_shape_is_refused_and_a_missing_one_is_written_only_wi
 /// The known migrations and one that no program has yet.
 fn with_one_more() -> Vec<Migration> {
     let later = Migration {
-        number: 2,
+        number: 3,
         name: "later",
         text: Twin {
             sqlite: "ALTER TABLE pc_sources ADD COLUMN later TEXT; CREATE INDEX later ON pc_sources (later)",
@@ -143,12 +143,12 @@ async fn a_schema_that_lacks_the_newest_migration_is_behind() {
     for database in databases().await {
         let known = with_one_more();
         let behind = compared(&database.store.database, &known, Completeness::MustBeComplete).await;
-        assert!(matches!(behind, Err(OpenError::SchemaBehind { found: 1, needed: 2 })), "{behind:?}");
+        assert!(matches!(behind, Err(OpenError::SchemaBehind { found: 2, needed: 3 })), "{behind:?}");
         compared(&database.store.database, &known, Completeness::MayLag).await.unwrap();
-        assert_eq!(migrations::apply_missing(&database.store.database, &known).await.unwrap(), [2]);
+        assert_eq!(migrations::apply_missing(&database.store.database, &known).await.unwrap(), [3]);
         compared(&database.store.database, &known, Completeness::MustBeComplete).await.unwrap();
         let newer = Store::open(&database.options).await;
-        assert!(matches!(newer, Err(OpenError::SchemaNewer { found: 2, known: 1 })), "{newer:?}");
+        assert!(matches!(newer, Err(OpenError::SchemaNewer { found: 3, known: 2 })), "{newer:?}");
     }
 }
 
@@ -160,12 +160,12 @@ async fn a_database_migrated_step_by_step_equals_a_fresh_one_and_keeps_its_rows(
         database.publish(&scope, vec![super::create("t", "Title", "Summary", "Detail")]).await;
         let before = database.dump().await;
         let known = with_one_more();
-        for steps in 1..=known.len() {
+        for steps in MIGRATIONS.len()..=known.len() {
             migrations::apply_missing(&database.store.database, &known[..steps]).await.unwrap();
         }
         let (options, place) = database.beside("fresh.db");
         let fresh = migrations::open_or_create(&options.target(true)).await.unwrap();
-        assert_eq!(migrations::apply_missing(&fresh, &known).await.unwrap(), [1, 2]);
+        assert_eq!(migrations::apply_missing(&fresh, &known).await.unwrap(), [1, 2, 3]);
         let (stepwise, at_once) = (schema(&database.store.database).await, schema(&fresh).await);
         let lock = |part: &&String| !part.starts_with("pc_schema_lock ");
         assert_eq!(stepwise.iter().filter(lock).collect::<Vec<_>>(), at_once.iter().collect::<Vec<_>>());
@@ -198,7 +198,7 @@ async fn migrations_at_once_make_one_default_scope_and_one_does_the_work() {
             for run in runs {
                 applied += run.await.unwrap().unwrap().applied.len();
             }
-            assert_eq!(applied, 1);
+            assert_eq!(applied, MIGRATIONS.len());
             let store = Store::open(&options).await.unwrap();
             let all = scopes::list(&store, &Default::default(), None, 10).await.unwrap();
             assert_eq!(all.len(), 1, "{all:?}");
@@ -270,14 +270,19 @@ async fn a_migration_that_was_interrupted_continues() {
             continue;
         }
         let before = database.dump().await;
-        for table in ["pc_topic_memory_active_chunks", "pc_sources", "pc_default_scope"] {
+        for table in [
+            "pc_artifact_processing_binding_states",
+            "pc_topic_memory_active_chunks",
+            "pc_sources",
+            "pc_default_scope",
+        ] {
             database.run(&format!("DROP TABLE {table}")).await;
         }
         database.run("DELETE FROM pc_scopes").await;
         database.run("DELETE FROM pc_source_journals").await;
         database.run("DELETE FROM pc_schema_migrations").await;
         assert!(matches!(Store::open(&database.options).await, Err(OpenError::SchemaMissing)));
-        assert_eq!(migrate(&database.options, &SystemIds).await.unwrap().applied, [1]);
+        assert_eq!(migrate(&database.options, &SystemIds).await.unwrap().applied, [1, 2]);
         let tables = |dump: &std::collections::BTreeMap<String, Vec<String>>| {
             dump.iter().map(|(table, rows)| (table.clone(), rows.len())).collect::<Vec<_>>()
         };

@@ -35,6 +35,10 @@ pub struct World {
     pub silent: bool,
     /// A freeze gets no answer.
     pub stuck: bool,
+    /// A freeze fails.
+    pub refusing: bool,
+    pub freezes: usize,
+    pub pages: usize,
     pub shared: bool,
     pub holder: Option<HolderId>,
     pub generation: i64,
@@ -163,7 +167,10 @@ impl DurableFacts for Facts {
 
     async fn page(&self, after: Option<&WorkKey>, _limit: usize) -> Result<Vec<PendingFact>, FactsError> {
         let flushed = |fact: &&PendingFact| fact.handled_flush_generation < fact.flush_generation;
-        self.read(|world| world.row.iter().filter(|_| after.is_none()).filter(flushed).cloned().collect())
+        self.read(|world| {
+            world.pages += 1;
+            world.row.iter().filter(|_| after.is_none()).filter(flushed).cloned().collect()
+        })
     }
 
     async fn observe(&self, _key: &WorkKey) -> Result<Option<PendingFact>, FactsError> {
@@ -184,6 +191,10 @@ impl DurableFacts for Facts {
     async fn freeze_wave(&self, fence: &Fence, _: &AutoWave, _: Duration) -> Result<Freeze, FactsError> {
         if self.change(|world| world.stuck) {
             std::future::pending::<()>().await;
+        }
+        self.change(|world| world.freezes += 1);
+        if self.change(|world| world.refusing) {
+            return Err(FactsError::Database("it cannot freeze".into()));
         }
         self.write(fence, |world| {
             let Some(fact) = world.row.clone() else { return Freeze::NothingPending };

@@ -144,3 +144,21 @@ async fn a_candidate_can_be_shut_down_while_the_database_is_silent() {
     candidate.handle.shutdown().await;
     assert_eq!(facts.change(|world| world.generation), 0);
 }
+
+#[tokio::test]
+async fn a_term_that_the_database_does_not_name_any_more_makes_a_candidate_before_the_renewal() {
+    // TM-187 TM-194
+    let facts = Facts::shared();
+    let mut leader = start(&facts, SOON, None);
+    becomes(&leader.handle, Phase::Running).await;
+    // Another supervisor led and crashed; its lease is over.
+    let other = HolderId::parse("another").unwrap();
+    facts.change(|world| (world.holder, world.generation, world.expires) = (Some(other), 2, world.now));
+    becomes(&leader.handle, Phase::Candidate).await;
+    facts.change(|world| {
+        world.row = Some(row());
+        world.now += TIMES.candidacy;
+    });
+    assert_eq!(leader.launches.recv().await.unwrap().fence.generation.get(), 3);
+    leader.handle.shutdown().await;
+}

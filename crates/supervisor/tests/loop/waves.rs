@@ -7,7 +7,7 @@ use powercontext_core::work::{Ending, WorkMode};
 use powercontext_supervisor::facts::PendingFact;
 use powercontext_supervisor::{Phase, WorkerEnding};
 
-use crate::double::{Facts, SOON, TIMES, becomes, row, start, until};
+use crate::double::{Facts, NEVER, SOON, TIMES, becomes, row, start, until};
 
 const INTERVAL: Option<Duration> = Some(Duration::from_secs(60));
 
@@ -70,4 +70,30 @@ async fn a_lost_lease_abandons_a_freeze_without_an_answer() {
     let log = facts.change(|world| world.log.clone());
     assert_eq!(log.iter().filter(|done| **done == "clear").count(), 2, "{log:?}");
     assert_eq!(log.iter().filter(|done| **done == "freeze").count(), 1, "{log:?}");
+}
+
+#[tokio::test]
+async fn a_freeze_that_fails_waits_for_a_tick_and_delays_no_explicit_work() {
+    // TM-202
+    let facts = Facts::default();
+    facts.change(|world| (world.refusing, world.row) = (true, Some(unflushed())));
+    let mut running = start(&facts, NEVER, INTERVAL);
+    until(|| facts.change(|world| world.freezes > 0)).await;
+    for _ in 0..10 {
+        let before = facts.change(|world| world.pages);
+        running.handle.wake();
+        until(|| facts.change(|world| world.pages > before)).await;
+    }
+    assert!(facts.change(|world| world.freezes) <= 2, "once at the start and once at the first tick");
+    facts.change(|world| world.row = Some(row()));
+    running.handle.wake();
+    assert_eq!(running.launches.recv().await.unwrap().mode, WorkMode::Explicit);
+    running.handle.shutdown().await;
+    // With ticks it is tried again, and works in the end.
+    facts.change(|world| world.row = Some(unflushed()));
+    let mut running = start(&facts, SOON, INTERVAL);
+    until(|| facts.change(|world| world.freezes > 3)).await;
+    facts.change(|world| world.refusing = false);
+    assert_eq!(running.launches.recv().await.unwrap().mode, WorkMode::Automatic);
+    running.handle.shutdown().await;
 }

@@ -190,3 +190,32 @@ fn a_wave_much_larger_than_memory_is_read_in_bounded_pages_and_worked_off() {
     }
     panic!("never completed");
 }
+
+#[test]
+fn a_target_whose_worker_runs_is_left_alone_also_when_its_last_attempt_makes_it_look_closed() {
+    // TM-196 TM-210
+    let (mut scene, _) = Scene::open(9);
+    scene.targets(vec![target(9, fact(1, 0, 9))]);
+    assert_eq!(scene.launches(), [(1, 0, 9, Automatic)]);
+    for seen in [fact(1, 0, 9), closed(fact(1, 0, 9))] {
+        scene.tick(1);
+        assert_eq!(scene.targets(vec![target(9, seen)]).notices, []);
+        assert_eq!(scene.launches(), []);
+    }
+    scene.end(1, None, Some(fact(1, 4, 9)));
+    assert_eq!(scene.launches(), [(1, 4, 9, Automatic)]);
+}
+
+#[test]
+fn pages_are_read_only_while_there_is_room_for_what_they_bring() {
+    // TM-207 TM-208
+    let (mut scene, _) = Scene::open(1);
+    scene.targets((1..=4).map(|number| target(1, fact(number, 0, 1))).collect());
+    scene.targets((5..=8).map(|number| target(1, fact(number, 0, 1))).collect());
+    for number in 1..=4 {
+        assert_eq!(scene.call(), None, "two pages wait already");
+        assert_eq!(scene.launches(), [(number, 0, 1, Automatic)]);
+        scene.end(number, None, Some(fact(number, 1, 1)));
+    }
+    assert!(matches!(scene.call(), Some(WaveCall::Targets { after: Some(_), .. })));
+}
