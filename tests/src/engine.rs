@@ -161,6 +161,15 @@ impl SharedDatabase {
         format!("{}/{}", self.server, self.name)
     }
 
+    /// Makes the database, without a schema.
+    ///
+    /// # Panics
+    /// When the server refuses.
+    pub async fn create(&self) {
+        let text = format!("CREATE DATABASE {} DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", self.name);
+        connect(&format!("{}/test", self.server)).execute(AssertSqlSafe(text)).await.expect("a database");
+    }
+
     /// Removes the database.
     ///
     /// # Panics
