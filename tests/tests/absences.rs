@@ -14,10 +14,12 @@ const NOTES: [&str; 3] = [
 ];
 
 /// Every table of the product, full-text engine's own pages apart.
-const TABLES: [&str; 20] = [
+const TABLES: [&str; 22] = [
     "pc_artifact_heads",
     "pc_artifact_lineage_artifacts",
     "pc_artifact_lineage_sources",
+    "pc_artifact_processing_auto_wave_targets",
+    "pc_artifact_processing_binding_states",
     "pc_artifact_processing_leases",
     "pc_artifact_processing_pending",
     "pc_artifacts",
