@@ -97,17 +97,18 @@ fn the_help_names_the_launcher_and_every_setting() {
     assert!(text.contains("--launcher process") && text.contains("--runtime-worker-program"), "{text}");
 }
 
-/// A short lease, so that a test need not wait for a long one.
-const QUICK: [(&str, &str); 5] = [
-    ("RUNTIME_ARTIFACT_PROCESSING_LEASE_SECONDS", "3"),
+/// Short times, so that a test need not wait for long ones.
+const QUICK: [(&str, &str); 4] = [
     ("RUNTIME_ARTIFACT_PROCESSING_LEASE_RENEWAL_SECONDS", "0.5"),
     ("RUNTIME_ARTIFACT_PROCESSING_LEASE_MARGIN_SECONDS", "0.5"),
     ("RUNTIME_ARTIFACT_PROCESSING_CANDIDACY_SECONDS", "0.2"),
     ("RUNTIME_ARTIFACT_PROCESSING_TICK_SECONDS", "0.1"),
 ];
 
-async fn start(url: &str, folder: &Path) -> Running {
-    let own = [("DATABASE_URL", url), ("HTTP_PORT", "0"), MODEL, WORKER];
+/// A controller over this database with a lease of so many seconds.
+async fn start(url: &str, lease: &str, folder: &Path) -> Running {
+    let lease = ("RUNTIME_ARTIFACT_PROCESSING_LEASE_SECONDS", lease);
+    let own = [("DATABASE_URL", url), ("HTTP_PORT", "0"), MODEL, WORKER, lease];
     Running::start(program(folder, &[], &[&QUICK[..], &own].concat()), folder).await
 }
 
@@ -137,9 +138,10 @@ async fn one_of_two_leads_both_are_ready_and_a_stop_hands_over() {
     let options = StoreOptions::new(DatabaseUrl::parse(&database.url()).unwrap());
     migrate(&options, &SystemIds).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let mut first = start(&database.url(), folder.path()).await;
+    // No test waits for such a lease to expire: only one that was given back can be taken.
+    let mut first = start(&database.url(), "600", folder.path()).await;
     first.until("the first leads", leads).await;
-    let mut second = start(&database.url(), folder.path()).await;
+    let mut second = start(&database.url(), "600", folder.path()).await;
     second.until("the second waits", async |one| (supervisor(one).await == "candidate").then_some(())).await;
     assert_eq!(first.check("supervisor_generation").await, "1");
     assert_eq!(first.get("/health/live").await, (200, json!({"status": "ok"})));
@@ -168,7 +170,7 @@ async fn a_leader_whose_database_falls_silent_stays_up_and_leads_again_in_a_late
     migrate(&StoreOptions::new(DatabaseUrl::parse(&database.url()).unwrap()), &SystemIds).await.unwrap();
     let way = Way::to(database.address()).await;
     let folder = tempfile::tempdir().unwrap();
-    let mut controller = start(&database.url_through(way.port), folder.path()).await;
+    let mut controller = start(&database.url_through(way.port), "3", folder.path()).await;
     controller.until("it leads", leads).await;
     way.set_silent(true);
     controller
