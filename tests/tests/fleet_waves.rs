@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use powercontext_tests::client::Client;
 use powercontext_tests::fleet::{Fleet, FleetSetup, thaw, until};
+use powercontext_tests::process::is_running;
 use powercontext_tests::server::{Server, Setup};
 use powercontext_tests::tables::{self, Tables};
 
@@ -115,6 +116,8 @@ async fn a_wave_whose_leader_dies_in_the_middle_is_finished_at_once_by_the_next(
     assert_eq!(fleet.tables.number(PENDING).await, 0);
     // What the worker of the dead leader does when it wakes changes nothing.
     thaw(&workers);
+    let ended = async || workers.iter().all(|worker| !is_running(*worker)).then_some(());
+    until("the worker of the dead leader ends", ended).await;
     tables::assert_caught_up(&fleet.tables, &scope).await;
 }
 
