@@ -132,6 +132,12 @@ impl Drop for Process {
     }
 }
 
+/// Whether there is such a process that has not ended.
+#[must_use]
+pub fn is_running(pid: Pid) -> bool {
+    parent_of(pid.as_raw_nonzero().get()).is_some()
+}
+
 /// Running processes whose parent is `parent`.
 fn children_of(parent: Pid) -> Vec<Pid> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };

@@ -144,7 +144,12 @@ async fn a_fleet_under_faults_in_random_order_loses_and_doubles_nothing() {
     let time = Duration::from_secs(number("POWERCONTEXT_SOAK_SECONDS").unwrap_or(SECONDS));
     println!("soak of {time:?}; POWERCONTEXT_SOAK_SEED={seed} repeats its faults");
     let mut dice = Dice(seed);
-    let mut fleet = Fleet::start(FleetSetup::new(APIS, CONTROLLERS)).await;
+    let mut setup = FleetSetup::new(APIS, CONTROLLERS);
+    if dice.below(2) == 0 {
+        println!("with automatic waves beside the flushes");
+        setup = setup.with("RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", "2");
+    }
+    let mut fleet = Fleet::start(setup).await;
     let watcher = Watcher::start(fleet.tables.clone());
     let scopes = fleet.create_scopes(3).await;
     let writers = Writers::start(&fleet.clients(), &scopes, &PACE);

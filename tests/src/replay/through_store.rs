@@ -5,8 +5,7 @@ use async_trait::async_trait;
 use powercontext_core::ambient::{IdSource, SystemIds};
 use powercontext_core::content;
 use powercontext_core::ids::{
-    ArtifactId, AttemptId, BindingName, FlushGeneration, Revision, ScopeId, SourceId, SourceRef,
-    Window,
+    ArtifactId, AttemptId, BindingName, FlushGeneration, Revision, ScopeId, SourceId, SourceRef, Window,
 };
 use powercontext_core::projection::project;
 use powercontext_core::topic::{BINDING, TopicRef};
