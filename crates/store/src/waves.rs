@@ -323,7 +323,7 @@ const SINCE_COMPLETION: Twin = Twin {
 
 const REMOVE_TARGETS: &str = "DELETE FROM pc_artifact_processing_auto_wave_targets WHERE binding_name = ?";
 
-const FORGET: &str =
+pub(crate) const FORGET: &str =
     "DELETE FROM pc_artifact_processing_auto_wave_targets WHERE wave_id = ? AND binding_name = ?";
 
 pub(crate) const FREEZE: &str = "INSERT INTO pc_artifact_processing_auto_wave_targets \

@@ -7,6 +7,7 @@ use super::*;
 use crate::database::values;
 use crate::sources;
 use crate::tests::new_source;
+use crate::tests::plans::bounded_on_oceanbase;
 
 const PAGE: u32 = 256;
 
@@ -41,6 +42,44 @@ impl TestDatabase {
     async fn count(&self, text: &'static str) -> i64 {
         let mut reader = self.store.database.read().await.unwrap();
         reader.query_one(text, values![]).await.unwrap().unwrap().integer(0).unwrap()
+    }
+}
+
+/// The plan the server makes for these very values, which are put in place of the placeholders in order.
+async fn plan(database: &TestDatabase, text: &str, parameters: &[&str]) -> String {
+    let mut filled = String::new();
+    let mut parts = text.split('?');
+    filled.push_str(parts.next().unwrap());
+    for (part, value) in parts.zip(parameters) {
+        filled.push_str(value);
+        filled.push_str(part);
+    }
+    let mut reader = database.store.database.read().await.unwrap();
+    let rows = reader.query(format!("EXPLAIN {filled}"), values![]).await.unwrap();
+    rows.iter().map(|row| row.text(0).unwrap()).collect::<Vec<_>>().join("\n")
+}
+
+/// That the server reads ranges and not tables, however many rows it knows of.
+async fn plans_on_oceanbase(database: &TestDatabase, wave: &AutoWave) {
+    let (id, binding) = (format!("'{}'", wave.id), format!("'{}'", wave.binding));
+    let (id, binding) = (id.as_str(), binding.as_str());
+    let after = "'scp_00040000'";
+    let page = plan(database, pending::PAGE.oceanbase, &[binding, after, "256"]).await;
+    bounded_on_oceanbase(&page);
+    bounded_on_oceanbase(&plan(database, waves::TARGETS, &[id, binding, after, "256"]).await);
+    bounded_on_oceanbase(&plan(database, waves::LATE, &[binding, after, "256", id]).await);
+    let listed: Vec<String> = (1000..1256).map(|number| format!("'{}'", scope(number))).collect();
+    let listed = listed.join(", ");
+    let mark = format!("{} AND scope_id IN ({listed})", waves::MARK_COVERED);
+    for (text, parameters) in [
+        (mark.as_str(), [id, binding]),
+        (waves::UNCOVERED, [id, binding]),
+        (waves::REMOVE_SETTLED, [binding, id]),
+        (waves::FREEZE, [id, binding]),
+        (waves::FORGET, [id, binding]),
+    ] {
+        let plan = plan(database, text, &parameters).await;
+        assert!(!plan.contains("FULL SCAN") && !plan.contains("PX "), "{plan}");
     }
 }
 
@@ -140,6 +179,9 @@ async fn whole_wave(database: &TestDatabase, fence: &Fence, members: usize) {
     assert_eq!(page.first().map(|row| &row.fact.key.scope), scopes.get(half));
     took.tell("first open page behind the marked half");
 
+    if database.engine() == Engine::OceanBase {
+        plans_on_oceanbase(database, &wave).await;
+    }
     let stop = AtomicBool::new(false);
     let completed = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
