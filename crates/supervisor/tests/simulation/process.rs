@@ -194,7 +194,10 @@ impl World {
                 assert!(self.process(place).term.is_none(), "a term began within a term");
                 self.counts.terms += 1;
                 let term = Term::new(fence, &self.database, &self.settings);
-                self.process(place).term = Some(term);
+                let process = self.process(place);
+                process.term = Some(term);
+                // A loop hears no answer of another term; those that name a wave may come all the same.
+                process.old_answers.retain(|answer| *answer != WaveAnswer::Cleared);
             }
             Some(Turn::Lost(fence, _)) => {
                 let term = self.process(place).term.take().expect("a lost term was led");

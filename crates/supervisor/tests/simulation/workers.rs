@@ -65,15 +65,15 @@ impl World {
         if self.kind {
             return Plan::Publish;
         }
-        match self.random.below(40) {
-            0..4 => Plan::Fail,
-            4 | 5 => Plan::Conflict,
-            6 | 7 => Plan::CrashBefore,
-            8 | 9 => Plan::CrashAfter,
-            10 | 11 => Plan::Hang,
-            12 | 13 => Plan::PublishWhenStopped,
-            14 | 15 => Plan::Lie,
-            16 => Plan::CloseFrontier,
+        match self.random.below(80) {
+            0..5 => Plan::Fail,
+            5..7 => Plan::Conflict,
+            7..10 => Plan::CrashBefore,
+            10..13 => Plan::CrashAfter,
+            13 => Plan::Hang,
+            14 | 15 => Plan::PublishWhenStopped,
+            16 | 17 => Plan::Lie,
+            18 => Plan::CloseFrontier,
             _ => Plan::Publish,
         }
     }

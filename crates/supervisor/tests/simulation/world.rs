@@ -100,16 +100,16 @@ impl World {
 
     pub fn step(&mut self) {
         match self.random.below(1000) {
-            0..90 => self.capture(),
-            90..130 => self.flush(),
-            130..380 => {
+            0..60 => self.capture(),
+            60..80 => self.flush(),
+            80..300 => {
                 let by = self.random.millis(20, 500);
                 self.pass(by);
             }
-            380..680 => self.run_one(),
-            680..930 => self.move_worker(),
-            930..975 => self.network(),
-            975..980 => {
+            300..600 => self.run_one(),
+            600..900 => self.move_worker(),
+            900..972 => self.network(),
+            972..980 => {
                 let place = self.random.below(self.places.len());
                 self.repeat_answer(place);
             }
@@ -117,7 +117,7 @@ impl World {
                 let place = self.random.below(self.places.len());
                 self.stranger_ends(place);
             }
-            985..988 => self.operator_repairs(),
+            985..992 => self.operator_repairs(),
             _ => self.fault(),
         }
         self.check();
@@ -209,7 +209,7 @@ impl World {
 
     fn operator_repairs(&mut self) {
         for key in 0..self.database.scopes.len() {
-            if self.random.once_in(2) && self.database.repair(key) {
+            if self.random.once_in(3) && self.database.repair(key) {
                 self.audit.saw(&self.database, &Cause::Repair(key));
             }
         }
