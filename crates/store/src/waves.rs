@@ -74,7 +74,7 @@ pub struct LateFact {
     pub held: bool,
 }
 
-/// Why a wave was not changed. Nothing was written.
+/// Why a wave was not changed. Nothing was written, unless the store lost the answer to the commit.
 #[derive(Debug, thiserror::Error)]
 pub enum WaveError {
     /// The term is over.

@@ -48,6 +48,14 @@ pub enum Engine {
     OceanBase,
 }
 
+impl Engine {
+    /// Whether a stored identity can be this text. OceanBase compares as if there were no spaces at the
+    /// ends of texts, so one that ends in a space would find the identity without it.
+    pub fn tells_apart(self, identity: &str) -> bool {
+        self == Self::Sqlite || !identity.ends_with(' ')
+    }
+}
+
 /// Where the database is.
 #[derive(Clone, Debug)]
 pub enum Target {
