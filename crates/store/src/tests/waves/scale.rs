@@ -88,6 +88,7 @@ async fn plans_on_oceanbase(database: &TestDatabase, wave: &AutoWave) {
 struct Took(Vec<Duration>);
 
 impl Took {
+    #[allow(clippy::disallowed_methods, reason = "measures real time")]
     async fn time<T>(&mut self, call: impl Future<Output = T>) -> T {
         let start = Instant::now();
         let answer = call.await;
@@ -209,7 +210,6 @@ async fn whole_wave(database: &TestDatabase, fence: &Fence, members: usize) {
 /// Prints how long the statements over a large wave take: `-- --ignored --nocapture wave_of_very_many`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "a measurement"]
-#[allow(clippy::disallowed_methods, reason = "measures real time")]
 async fn a_wave_of_very_many_scopes() {
     // TM-207 TM-208
     for database in databases().await {
