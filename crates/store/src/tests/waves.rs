@@ -222,15 +222,17 @@ async fn automatic_windows_leave_pending_and_completion_removes_what_is_settled(
     for database in databases().await {
         let fence = database.term().await;
         let mut scopes = Vec::new();
-        for name in ["settled", "raised", "asked", "answered"] {
+        for name in ["settled", "raised", "asked", "answered", "waiting"] {
             let scope = database.scope(name).await;
             database.capture(&scope, 1).await;
             scopes.push(scope);
         }
-        let [settled, raised, asked, answered] = &scopes[..] else { panic!("four scopes") };
-        pending::flush(&database.store, &key(answered)).await.unwrap();
+        let [settled, raised, asked, answered, waiting] = &scopes[..] else { panic!("five scopes") };
+        for scope in [answered, waiting] {
+            pending::flush(&database.store, &key(scope)).await.unwrap();
+        }
         database.freeze(&fence, "w").await;
-        for scope in [settled, raised, asked] {
+        for scope in [settled, raised, asked, waiting] {
             database.cover(&fence, scope, WorkMode::Automatic).await;
             assert!(database.pending(scope).await.is_some(), "an automatic Window leaves the row");
         }
@@ -251,8 +253,11 @@ async fn automatic_windows_leave_pending_and_completion_removes_what_is_settled(
         assert_eq!(database.complete(&fence, "w").await, Completion::Completed { removed: 1 });
         assert!(database.pending(settled).await.is_none());
         assert_eq!(database.pending(raised).await.unwrap().source_through, Position::new(2));
-        let unanswered = database.pending(asked).await.unwrap();
-        assert!(unanswered.handled_flush_generation < unanswered.flush_generation);
+        for scope in [asked, waiting] {
+            let unanswered = database.pending(scope).await.unwrap();
+            assert!(unanswered.handled_flush_generation < unanswered.flush_generation, "never answered");
+            assert_eq!(unanswered.cursor, unanswered.source_through);
+        }
         assert!(database.pending(&late).await.is_some(), "what came later belongs to the next wave");
     }
 }

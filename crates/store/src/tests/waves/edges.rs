@@ -165,3 +165,36 @@ async fn a_lease_whose_time_is_over_changes_nothing_of_a_wave() {
         assert_eq!(database.dump().await, before);
     }
 }
+
+#[tokio::test]
+async fn a_term_that_ends_while_a_wave_is_changed_undoes_the_change() {
+    // TM-184 TM-186 TM-194 TM-214
+    let targets = "pc_artifact_processing_auto_wave_targets";
+    for database in databases().await {
+        let (store, fence) = (&database.store, database.term().await);
+        let scopes = [database.covered_wave(&fence).await];
+        for (table, event) in [
+            (targets, "UPDATE"),
+            (targets, "DELETE"),
+            (targets, "INSERT"),
+            ("pc_artifact_processing_pending", "DELETE"),
+        ] {
+            let row = if database.engine() == Engine::Sqlite { "" } else { "FOR EACH ROW " };
+            let next =
+                "UPDATE pc_artifact_processing_leases SET supervisor_generation = supervisor_generation + 1";
+            database
+                .run(&format!("CREATE TRIGGER broken BEFORE {event} ON {table} {row}BEGIN {next}; END"))
+                .await;
+            let before = database.dump().await;
+            let changed = match (table == targets, event) {
+                (true, "UPDATE") => waves::mark_covered(store, &fence, &wave("w"), &scopes).await.map(drop),
+                (true, "DELETE") => waves::clear(store, &fence).await.map(drop),
+                (true, _) => waves::freeze(store, &fence, &wave("v"), MINUTE).await.map(drop),
+                (false, _) => waves::complete(store, &fence, &wave("w")).await.map(drop),
+            };
+            assert!(matches!(changed, Err(WaveError::Fenced)), "{table} {event}: {changed:?}");
+            assert_eq!(database.dump().await, before, "{table} {event}");
+            database.run("DROP TRIGGER broken").await;
+        }
+    }
+}
