@@ -251,9 +251,14 @@ impl World {
     pub fn repeat_answer(&mut self, place: usize) {
         let Ok(process) = &mut self.places[place] else { return };
         let led = process.frozen_until <= self.time && process.term.is_some();
-        if led && let Some(answer) = process.old_answers.pop() {
-            self.decide(place, Event::Wave(answer));
+        let Some(answer) = process.old_answers.pop().filter(|_| led) else { return };
+        if let WaveAnswer::Targets { wave, .. } | WaveAnswer::Late { wave, .. } = &answer
+            && self.term(place).decider.open_waves().iter().any(|open| open.wave == *wave)
+        {
+            // The loop handles the page of an open wave before anything else, so never late.
+            return;
         }
+        self.decide(place, Event::Wave(answer));
     }
 
     /// Sends a call and waits for its answer.
@@ -332,6 +337,9 @@ impl World {
                 }
             }
             _ => panic!("{answer:?}"),
+        }
+        if self.process(place).old_answers.len() < 8 && self.random.once_in(4) {
+            self.process(place).old_answers.push(answer.clone());
         }
         let again = self.random.once_in(8).then(|| answer.clone());
         self.decide(place, Event::Wave(answer));

@@ -104,7 +104,7 @@ impl World {
             }
             return;
         };
-        if matches!(plan, Plan::Hang | Plan::PublishWhenStopped) && !worker.stopped && !self.kind {
+        if matches!(plan, Plan::Hang | Plan::PublishWhenStopped) && !worker.stopped {
             return;
         }
         match plan {
