@@ -71,10 +71,11 @@ enum Go {
 
 impl Term {
     pub fn new(fence: Fence, database: &Database, settings: &SupervisorSettings) -> Self {
+        let expect = Expect::new(fence.clone(), database, settings);
         Self {
             fence,
             decider: Decider::new(settings.clone()),
-            expect: Expect::new(database, settings),
+            expect,
             inline: None,
             write: None,
             todo: VecDeque::new(),
@@ -410,10 +411,11 @@ impl World {
         assert!(self.workers.iter().filter(ours).count() < most, "more than max_workers"); // TM-196
         let twin = self.workers.iter().filter(ours).any(|worker| worker.aim.key == aim.key);
         assert!(!twin, "{aim:?}: two workers in one term"); // TM-196
-        let Self { database, places, .. } = self;
+        let Self { database, places, counts, .. } = self;
         let term = places[place].as_mut().ok().and_then(|process| process.term.as_mut()).expect("a term");
         term.expect.launch(database, aim, at);
-        self.counts.launched(aim.mode);
+        counts.longest_wait = counts.longest_wait.max(term.expect.longest);
+        counts.launched(aim.mode);
     }
 
     /// Tells the decider an event and takes in what follows.

@@ -31,6 +31,8 @@ pub struct Counts {
     pub crashes: u64,
     pub freezes: u64,
     pub resignations: u64,
+    /// The most launches of others that somebody had to wait for.
+    pub longest_wait: usize,
 }
 
 impl Counts {
@@ -73,8 +75,8 @@ pub struct World {
     pub counts: Counts,
     pub lives: u64,
     pub names: u64,
+    pub busy: bool,
     steps: u64,
-    busy: bool,
 }
 
 impl World {
@@ -165,7 +167,7 @@ impl World {
     }
 
     /// Time passes for all clocks alike.
-    fn pass(&mut self, by: Duration) {
+    pub fn pass(&mut self, by: Duration) {
         self.time += by;
         self.database.clock += by;
         self.places.iter_mut().flatten().for_each(|process| process.lease_calls = 0);
@@ -228,7 +230,7 @@ impl World {
         }
     }
 
-    fn check(&mut self) {
+    pub fn check(&mut self) {
         self.steps += 1;
         let margin = self.settings.lease.times().margin;
         let clock = self.database.clock;
