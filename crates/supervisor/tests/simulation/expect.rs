@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use powercontext_core::work::WorkMode;
+use powercontext_core::work::{Fence, WorkMode};
 use powercontext_supervisor::SupervisorSettings;
 use powercontext_supervisor::facts::{LateFact, PendingFact};
 use powercontext_supervisor::notice::{Notice, Setback};
@@ -38,6 +38,9 @@ struct Track {
 }
 
 pub struct Expect {
+    fence: Fence,
+    /// The longest that anybody was passed over.
+    pub longest: usize,
     tracks: Vec<Track>,
     /// Memory is large enough for all keys, so nothing may be forgotten.
     exact: bool,
@@ -48,8 +51,10 @@ pub struct Expect {
 }
 
 impl Expect {
-    pub fn new(database: &Database, settings: &SupervisorSettings) -> Self {
+    pub fn new(fence: Fence, database: &Database, settings: &SupervisorSettings) -> Self {
         Self {
+            fence,
+            longest: 0,
             tracks: vec![Track::default(); database.scopes.len()],
             exact: settings.memory_limit() >= database.scopes.len(),
             flushes: database.scopes.iter().map(|scope| scope.flushes).collect(),
@@ -205,7 +210,9 @@ impl Expect {
             return;
         }
         track.waves += 1;
-        if self.exact && !track.vague {
+        // Of a term that is over without knowing it, another one may have answered part of a wave.
+        let current = database.lease.names(&self.fence);
+        if self.exact && !track.vague && current {
             let over = track.wave.is_none_or(|old| scope.cursor >= old.0);
             assert!(over, "{aim:?}: wave {:?} gave way before its end", track.wave); // TM-166
             // TM-168 TM-169 TM-275: every wave answers at least one flush of its own.
@@ -217,7 +224,7 @@ impl Expect {
 
     /// Nobody who could run is passed over forever (TM-197).
     fn pass_over(&mut self, database: &Database, key: usize, (aim, at): (Aim, Duration)) {
-        let bound = 4 * self.tracks.len() + 8 * self.settings.ready_limit();
+        let bound = 2 * (self.tracks.len() + self.settings.ready_limit());
         let scope = &database.scopes[key];
         let explicit = aim.mode == WorkMode::Explicit;
         let waits = scope.row.is_some_and(|row| row.handled < row.flush && scope.cursor < row.through);
@@ -229,6 +236,7 @@ impl Expect {
             track.passed_over = 0;
         } else if key != aim.key && explicit == waits {
             track.passed_over += 1;
+            self.longest = self.longest.max(track.passed_over);
             assert!(track.passed_over <= bound, "key {key} waits forever: {track:?}");
         }
     }

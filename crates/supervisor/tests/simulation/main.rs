@@ -17,6 +17,7 @@ mod lease;
 mod process;
 mod random;
 mod scenarios;
+mod takeover;
 mod term;
 mod waves;
 mod workers;
@@ -73,7 +74,7 @@ fn simulate(shape: Shape, settings: SupervisorSettings, steps: u64) -> World {
     for step in 0..steps {
         replay.step = step;
         world.step();
-        if step % 10_000 == 9_999 {
+        if step % 2_500 == 2_499 {
             world.drain();
         }
     }
@@ -85,33 +86,57 @@ fn simulate(shape: Shape, settings: SupervisorSettings, steps: u64) -> World {
     world
 }
 
+/// Three candidates, small memory, everything goes wrong.
+const FLEET: Shape = Shape { shared: true, processes: 3, scopes_per_binding: 8, busy: false };
+/// More keys than memory has room for.
+const CROWD: Shape = Shape { shared: true, processes: 2, scopes_per_binding: 60, busy: true };
+/// The supervisor of one machine.
+const ALONE: Shape = Shape { shared: false, processes: 1, scopes_per_binding: 8, busy: false };
+
 #[test]
 fn a_fleet_keeps_every_promise_through_everything_that_can_go_wrong() {
-    let shape = Shape { shared: true, processes: 3, scopes_per_binding: 8 };
-    simulate(shape, settings(4, 3, &[Some(30), Some(90)]), 40_000);
+    // TM-161 TM-164 to TM-175 TM-180 to TM-184 TM-187 to TM-194 TM-196 TM-199 TM-202 to TM-216 TM-218
+    // TM-220 to TM-226 TM-272 TM-274 TM-275
+    let world = simulate(FLEET, settings(4, 3, &[Some(30), Some(90)]), 100_000);
+    let counts = &world.counts;
+    let all = [counts.automatic, counts.catch_up, counts.completed, counts.held_up, counts.lost_terms];
+    let steps = number("POWERCONTEXT_SIM_STEPS", u64::MAX);
+    let busy = all.iter().all(|count| *count > 0) && world.database.fenced > 0;
+    assert!(busy || steps < 50_000, "the simulation must not be idle: {counts:?}");
 }
 
 #[test]
 fn a_fleet_whose_backlog_is_larger_than_its_memory_starves_nobody() {
-    let shape = Shape { shared: true, processes: 2, scopes_per_binding: 60 };
-    simulate(shape, settings(2, 4, &[Some(40), Some(120)]), 20_000);
+    // TM-196 TM-197 TM-202 TM-207 TM-208 TM-210
+    simulate(CROWD, settings(2, 4, &[Some(40), Some(120)]), 50_000);
 }
 
 #[test]
 fn without_automatic_waves_ordinary_sources_wait_for_a_flush() {
-    let shape = Shape { shared: true, processes: 2, scopes_per_binding: 8 };
-    let world = simulate(shape, settings(4, 3, &[None, Some(60)]), 20_000);
+    // TM-169 TM-219
+    let shape = Shape { processes: 2, ..FLEET };
+    let world = simulate(shape, settings(4, 3, &[None, Some(60)]), 50_000);
     assert_eq!(world.database.bindings[0].completed_at, None);
+    let waiting = world.database.scopes[0..8].iter().filter(|scope| scope.cursor < scope.head).count();
+    assert!(waiting > 0, "ordinary Sources were processed without a flush");
 }
 
 #[test]
 fn an_embedded_supervisor_keeps_every_promise_under_crashes_lies_and_restarts() {
-    let shape = Shape { shared: false, processes: 1, scopes_per_binding: 8 };
-    simulate(shape, settings(4, 3, &[Some(30), Some(90)]), 10_000);
+    // TM-161 TM-166 TM-167 TM-168 TM-169 TM-173 TM-174 TM-185 TM-186 TM-189 TM-190 TM-193 TM-194 TM-195
+    // TM-196 TM-197 TM-199 TM-214 TM-221 TM-222 TM-225 TM-226 TM-274 TM-275
+    simulate(ALONE, settings(4, 3, &[Some(30), Some(90)]), 50_000);
 }
 
 #[test]
 fn an_embedded_backlog_far_larger_than_memory_starves_nobody_and_stays_bounded() {
-    let shape = Shape { shared: false, processes: 1, scopes_per_binding: 75 };
-    simulate(shape, settings(2, 4, &[None, Some(60)]), 10_000);
+    // TM-197
+    let shape = Shape { scopes_per_binding: 75, busy: true, ..ALONE };
+    simulate(shape, settings(2, 4, &[None, Some(60)]), 50_000);
+}
+
+#[test]
+fn two_embedded_supervisors_never_write_in_one_term() {
+    // TM-185 TM-186 TM-195: the later start wins, and the earlier one ends.
+    simulate(Shape { processes: 2, ..ALONE }, settings(4, 3, &[Some(30), None]), 30_000);
 }

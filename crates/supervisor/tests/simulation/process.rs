@@ -173,6 +173,10 @@ impl World {
                     }
                 };
                 let turn = self.process(place).tenure.answered(asked, call.sent, answer, now);
+                if answer == LeaseAnswer::Refused && matches!(asked, LeaseCall::Renew(_)) {
+                    // TM-187: whoever hears that its term is over leads no more.
+                    assert_eq!(self.process(place).tenure.fence(), None, "{call:?}");
+                }
                 self.abandon([call]);
                 self.turned(place, turn);
                 continue;
@@ -239,7 +243,10 @@ impl World {
         } else if database && self.away_until > self.time {
             call.reply = Some(Reply::Failed);
         } else {
+            // A settlement and a renewal are on their way for longer more often.
+            let slow = matches!(call.request, Request::Settle(_) | Request::Lease(LeaseCall::Renew(_)));
             match self.random.below(100) {
+                4..40 if slow => {}
                 0..2 => call.reply = Some(Reply::Failed),
                 2..4 => self.lose(&mut call),
                 4..80 => call.reply = Some(self.serve(&call)),

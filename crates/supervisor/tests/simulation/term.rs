@@ -71,10 +71,11 @@ enum Go {
 
 impl Term {
     pub fn new(fence: Fence, database: &Database, settings: &SupervisorSettings) -> Self {
+        let expect = Expect::new(fence.clone(), database, settings);
         Self {
             fence,
             decider: Decider::new(settings.clone()),
-            expect: Expect::new(database, settings),
+            expect,
             inline: None,
             write: None,
             todo: VecDeque::new(),
@@ -251,9 +252,14 @@ impl World {
     pub fn repeat_answer(&mut self, place: usize) {
         let Ok(process) = &mut self.places[place] else { return };
         let led = process.frozen_until <= self.time && process.term.is_some();
-        if led && let Some(answer) = process.old_answers.pop() {
-            self.decide(place, Event::Wave(answer));
+        let Some(answer) = process.old_answers.pop().filter(|_| led) else { return };
+        if let WaveAnswer::Targets { wave, .. } | WaveAnswer::Late { wave, .. } = &answer
+            && self.term(place).decider.open_waves().iter().any(|open| open.wave == *wave)
+        {
+            // The loop handles the page of an open wave before anything else, so never late.
+            return;
         }
+        self.decide(place, Event::Wave(answer));
     }
 
     /// Sends a call and waits for its answer.
@@ -333,6 +339,9 @@ impl World {
             }
             _ => panic!("{answer:?}"),
         }
+        if self.process(place).old_answers.len() < 8 && self.random.once_in(4) {
+            self.process(place).old_answers.push(answer.clone());
+        }
         let again = self.random.once_in(8).then(|| answer.clone());
         self.decide(place, Event::Wave(answer));
         if let Some(answer) = again {
@@ -402,10 +411,11 @@ impl World {
         assert!(self.workers.iter().filter(ours).count() < most, "more than max_workers"); // TM-196
         let twin = self.workers.iter().filter(ours).any(|worker| worker.aim.key == aim.key);
         assert!(!twin, "{aim:?}: two workers in one term"); // TM-196
-        let Self { database, places, .. } = self;
+        let Self { database, places, counts, .. } = self;
         let term = places[place].as_mut().ok().and_then(|process| process.term.as_mut()).expect("a term");
         term.expect.launch(database, aim, at);
-        self.counts.launched(aim.mode);
+        counts.longest_wait = counts.longest_wait.max(term.expect.longest);
+        counts.launched(aim.mode);
     }
 
     /// Tells the decider an event and takes in what follows.

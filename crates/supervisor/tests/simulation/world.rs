@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use powercontext_core::ids::WaveId;
-use powercontext_core::work::WorkMode;
+use powercontext_core::work::{Fence, WorkMode};
 use powercontext_supervisor::SupervisorSettings;
 
 use crate::audit::{Audit, Cause};
@@ -31,6 +31,8 @@ pub struct Counts {
     pub crashes: u64,
     pub freezes: u64,
     pub resignations: u64,
+    /// The most launches of others that somebody had to wait for.
+    pub longest_wait: usize,
 }
 
 impl Counts {
@@ -49,6 +51,8 @@ pub struct Shape {
     pub shared: bool,
     pub processes: usize,
     pub scopes_per_binding: usize,
+    /// Little goes wrong and much is asked for, so that a term lasts and a backlog stays.
+    pub busy: bool,
 }
 
 pub struct World {
@@ -71,6 +75,7 @@ pub struct World {
     pub counts: Counts,
     pub lives: u64,
     pub names: u64,
+    pub busy: bool,
     steps: u64,
 }
 
@@ -95,11 +100,21 @@ impl World {
             lives: 0,
             names: 0,
             steps: 0,
+            busy: shape.busy,
         }
     }
 
     pub fn step(&mut self) {
         match self.random.below(1000) {
+            0..250 if self.busy => {
+                self.capture();
+                self.flush();
+            }
+            250..350 if self.busy => {
+                let by = self.random.millis(20, 200);
+                self.pass(by);
+            }
+            992.. if self.busy && self.random.below(8) > 0 => self.move_worker(),
             0..60 => self.capture(),
             60..80 => self.flush(),
             80..300 => {
@@ -117,7 +132,7 @@ impl World {
                 let place = self.random.below(self.places.len());
                 self.stranger_ends(place);
             }
-            985..992 => self.operator_repairs(),
+            985..989 => self.operator_repairs(),
             _ => self.fault(),
         }
         self.check();
@@ -152,7 +167,7 @@ impl World {
     }
 
     /// Time passes for all clocks alike.
-    fn pass(&mut self, by: Duration) {
+    pub fn pass(&mut self, by: Duration) {
         self.time += by;
         self.database.clock += by;
         self.places.iter_mut().flatten().for_each(|process| process.lease_calls = 0);
@@ -215,7 +230,7 @@ impl World {
         }
     }
 
-    fn check(&mut self) {
+    pub fn check(&mut self) {
         self.steps += 1;
         let margin = self.settings.lease.times().margin;
         let clock = self.database.clock;
@@ -260,9 +275,7 @@ impl World {
             + 20 * (self.settings.backoff.longest + self.settings.worker_timeout);
         loop {
             self.pass(Duration::from_millis(1_500));
-            for worker in &mut self.workers {
-                worker.plan = Plan::Publish;
-            }
+            self.end_strangers();
             for _ in 0..6 {
                 for _ in 0..self.workers.len() * 2 {
                     self.move_worker();
@@ -280,6 +293,18 @@ impl World {
             assert!(self.time < begin + patience, "never finished: {unfinished:?}");
         }
         self.kind = false;
+    }
+
+    /// Workers that no leader knows of hang no longer; those that one knows of have to be stopped.
+    fn end_strangers(&mut self) {
+        let led = |process: &Process| process.term.as_ref().map(|term| term.fence.clone());
+        let led: Vec<Fence> = self.places.iter().flatten().filter_map(led).collect();
+        for worker in &mut self.workers {
+            let hangs = matches!(worker.plan, Plan::Hang | Plan::PublishWhenStopped);
+            if !hangs || worker.id.is_none() || !led.contains(&worker.fence) {
+                worker.plan = Plan::Publish;
+            }
+        }
     }
 
     /// What is left to do although nothing stands in its way.
