@@ -141,7 +141,15 @@ async fn freeze_in(
     if members == 0 {
         return Ok(Freeze::NothingPending);
     }
-    finish(tx, fence).await?;
+    if !leases::hold(&mut tx, fence).await.map_err(&at)? {
+        return Err(WaveError::Fenced);
+    }
+    // A completion of this term whose answer was lost may have committed meanwhile; it held the lease too,
+    // so none can from here on.
+    if let Some(refused) = refusal(&mut tx, wave, interval).await.map_err(&at)? {
+        return Ok(refused);
+    }
+    tx.commit().await.map_err(&at)?;
     Ok(Freeze::Frozen { members })
 }
 
