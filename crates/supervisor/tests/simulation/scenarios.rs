@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
-use powercontext_core::ids::{FlushGeneration, Position};
-use powercontext_core::work::{Ending, ErrorCode, Outcome, OutcomeCounts, Step};
+use powercontext_core::ids::{BindingName, FlushGeneration, Position, ScopeId};
+use powercontext_core::work::{Ending, ErrorCode, Outcome, OutcomeCounts, Step, WorkKey};
 use powercontext_supervisor::decide::{Command, Decider, Decision, Event, Now};
 use powercontext_supervisor::facts::PendingFact;
 use powercontext_supervisor::notice::{FailureReason, Notice};
 use powercontext_supervisor::{SupervisorSettings, WorkerEnding, WorkerId};
 
-use crate::database::key;
+fn key(number: usize) -> WorkKey {
+    WorkKey {
+        binding: BindingName::parse("topic-memory").unwrap(),
+        scope: ScopeId::parse(format!("scope-{number:05}")).unwrap(),
+    }
+}
 
 fn at(seconds: u64) -> Now {
     Now { at: Duration::from_secs(seconds), random: 200 }

@@ -1,436 +1,331 @@
-//! The moving part of the model world: workers that do anything, a supervisor that may forget
-//! everything, and what must hold after each step.
+//! A whole fleet: its database, its processes, its workers, everything that may go wrong, and what must
+//! hold after each step.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use powercontext_core::work::{Ending, ErrorCode, Outcome, OutcomeCounts, Step, WorkKey};
-use powercontext_supervisor::decide::{Command, Decider, Decision, Event, Now};
-use powercontext_supervisor::facts::PendingFact;
-use powercontext_supervisor::notice::{Notice, Setback};
-use powercontext_supervisor::{SupervisorSettings, WorkerEnding, WorkerId};
+use powercontext_core::ids::WaveId;
+use powercontext_core::work::{Fence, WorkMode};
+use powercontext_supervisor::SupervisorSettings;
 
-use crate::database::{Attempt, Database, key};
+use crate::audit::{Audit, Cause};
+use crate::database::Database;
+use crate::process::{Call, Process};
+use crate::random::Random;
+use crate::waves::Frozen;
+use crate::workers::{Plan, Worker};
 
-/// A small generator of repeatable numbers.
-#[derive(Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).unwrap()
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Plan {
-    Publish,
-    Fail,
-    CrashBefore,
-    CrashAfter,
-    Hang,
-    PublishWhenStopped,
-    Lie,
-}
-
-#[derive(Debug)]
-struct Worker {
-    id: Option<WorkerId>,
-    key: WorkKey,
-    generation: i64,
-    aim: (i64, i64, i64),
-    plan: Plan,
-    attempt: Option<u64>,
-    stopped: bool,
-}
-
+/// What happened, so that a run can show that it was not idle.
 #[derive(Debug, Default)]
-struct Track {
-    wave: Option<(i64, i64)>,
-    waves: u64,
-    failures: u32,
-    not_before: Duration,
-    passed_over: usize,
-    /// The newest facts the supervisor was given of the key.
-    shown: Option<PendingFact>,
-    /// A worker that this supervisor does not know started an attempt or published since then, the
-    /// one reason for which its facts may be behind when it launches.
-    strayed: bool,
+pub struct Counts {
+    pub terms: u64,
+    pub lost_terms: u64,
+    pub explicit: u64,
+    pub automatic: u64,
+    pub catch_up: u64,
+    pub frozen: u64,
+    pub completed: u64,
+    pub held_up: u64,
+    pub lost_replies: u64,
+    pub ghosts: u64,
+    pub crashes: u64,
+    pub freezes: u64,
+    pub resignations: u64,
+    /// The most launches of others that somebody had to wait for.
+    pub longest_wait: usize,
+}
+
+impl Counts {
+    pub fn launched(&mut self, mode: WorkMode) {
+        match mode {
+            WorkMode::Explicit => self.explicit += 1,
+            WorkMode::Automatic => self.automatic += 1,
+            WorkMode::CatchUp => self.catch_up += 1,
+        }
+    }
+}
+
+/// The shape of a fleet.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub shared: bool,
+    pub processes: usize,
+    pub scopes_per_binding: usize,
+    /// Little goes wrong and much is asked for, so that a term lasts and a backlog stays.
+    pub busy: bool,
 }
 
 pub struct World {
     pub database: Database,
-    pub decider: Decider,
+    pub audit: Audit,
     pub settings: SupervisorSettings,
     pub random: Random,
-    pub now: Duration,
+    pub time: Duration,
+    /// Everything works from now on.
     pub kind: bool,
-    pub launches: u64,
-    pub restarts: u64,
-    keys: usize,
-    exact: bool,
-    workers: Vec<Worker>,
-    tracks: BTreeMap<WorkKey, Track>,
-    names: u64,
+    /// Each place has a process, or the time when one is started.
+    pub places: Vec<Result<Process, Duration>>,
+    pub workers: Vec<Worker>,
+    /// Calls that nobody waits for.
+    pub ghosts: Vec<Call>,
+    /// Until when the database does not answer.
+    pub away_until: Duration,
+    /// Waves as they were frozen, until their leader hears of it.
+    pub frozen: BTreeMap<WaveId, Frozen>,
+    pub counts: Counts,
+    pub lives: u64,
+    pub names: u64,
+    pub busy: bool,
+    steps: u64,
 }
 
 impl World {
-    /// `exact` says that memory is large enough for all keys, so nothing may be forgotten.
-    pub fn new(seed: u64, keys: usize, settings: SupervisorSettings) -> Self {
-        let exact = settings.memory_limit() >= keys;
+    pub fn new(seed: u64, shape: Shape, settings: SupervisorSettings) -> Self {
+        let bindings = settings.bindings.len();
+        let database = Database::new(shape.shared, bindings, shape.scopes_per_binding);
+        let audit = Audit::new(&database, settings.lease.times().ttl);
         Self {
-            database: Database { generation: 1, ..Database::default() },
-            decider: Decider::new(settings.clone()),
+            database,
+            audit,
             settings,
             random: Random(seed),
-            now: Duration::ZERO,
+            time: Duration::ZERO,
             kind: false,
-            launches: 0,
-            restarts: 0,
-            keys,
-            exact,
+            places: (0..shape.processes).map(|_| Err(Duration::ZERO)).collect(),
             workers: Vec::new(),
-            tracks: BTreeMap::new(),
+            ghosts: Vec::new(),
+            away_until: Duration::ZERO,
+            frozen: BTreeMap::new(),
+            counts: Counts::default(),
+            lives: 0,
             names: 0,
+            steps: 0,
+            busy: shape.busy,
         }
     }
 
     pub fn step(&mut self) {
         match self.random.below(1000) {
-            0..250 => {
-                let key = key(self.random.below(self.keys));
-                self.database.add_source(&key);
+            0..250 if self.busy => {
+                self.capture();
+                self.flush();
             }
-            250..400 => {
-                let key = key(self.random.below(self.keys));
-                if self.database.flush(&key) && self.random.below(10) > 0 {
-                    self.event(Event::Wake);
-                }
+            250..350 if self.busy => {
+                let by = self.random.millis(20, 200);
+                self.pass(by);
             }
-            400..800 => self.move_worker(),
-            800..990 => self.tick(Duration::from_millis(1000)),
-            990..996 => {
-                let jump = Duration::from_secs(self.random.next() % 3600);
-                self.tick(jump);
+            992.. if self.busy && self.random.below(8) > 0 => self.move_worker(),
+            0..60 => self.capture(),
+            60..80 => self.flush(),
+            80..300 => {
+                let by = self.random.millis(20, 500);
+                self.pass(by);
             }
-            996..998 => self.operator_repairs(),
-            998 => self.restart(),
-            _ => self.event(Event::Ended {
-                worker: WorkerId::new("stranger"),
-                ending: WorkerEnding { ending: Ending::Done, outcome: None },
-            }),
-        }
-        // Now and then the database does not answer.
-        if self.kind || self.random.below(20) > 0 {
-            self.pump();
+            300..600 => self.run_one(),
+            600..900 => self.move_worker(),
+            900..972 => self.network(),
+            972..980 => {
+                let place = self.random.below(self.places.len());
+                self.repeat_answer(place);
+            }
+            980..985 => {
+                let place = self.random.below(self.places.len());
+                self.stranger_ends(place);
+            }
+            985..989 => self.operator_repairs(),
+            _ => self.fault(),
         }
         self.check();
     }
 
-    pub fn tick(&mut self, by: Duration) {
-        self.now += by;
-        self.event(Event::Tick);
+    fn capture(&mut self) {
+        let key = self.random.below(self.database.scopes.len());
+        self.database.capture(key);
+        self.audit.saw(&self.database, &Cause::Capture(key));
     }
 
-    pub fn pump(&mut self) {
-        loop {
-            for key in self.decider.unread() {
-                let fact = self.database.observe(&key);
-                self.event(Event::Observed { key: key.clone(), fact: fact.clone() });
-                self.show(&key, fact);
+    fn flush(&mut self) {
+        let key = self.random.below(self.database.scopes.len());
+        let taken = self.database.flush(key);
+        self.audit.saw(&self.database, &Cause::Flush(key));
+        let place = self.random.below(self.places.len());
+        if let (true, Ok(process)) = (taken, &mut self.places[place]) {
+            process.wake = true;
+        }
+    }
+
+    fn run_one(&mut self) {
+        let leads = |place: &Result<Process, Duration>| place.as_ref().is_ok_and(|it| it.term.is_some());
+        let leader = self.places.iter().position(leads);
+        match leader.filter(|_| self.random.below(3) > 0) {
+            Some(place) => self.run(place),
+            None => {
+                let place = self.random.below(self.places.len());
+                self.run(place);
             }
-            let now = self.moment();
-            let decision = self.decider.dispatch(now);
-            self.act(decision);
-            let Some(request) = self.decider.wanted_page() else { return };
-            let page = self.database.page(request.after.as_ref(), request.limit);
-            self.event(Event::Page(page.clone()));
-            for fact in page {
-                self.show(&fact.key.clone(), Some(fact));
+        }
+    }
+
+    /// Time passes for all clocks alike.
+    pub fn pass(&mut self, by: Duration) {
+        self.time += by;
+        self.database.clock += by;
+        self.places.iter_mut().flatten().for_each(|process| process.lease_calls = 0);
+    }
+
+    fn fault(&mut self) {
+        let place = self.random.below(self.places.len());
+        match self.random.below(24) {
+            0 | 1 => {
+                self.counts.crashes += 1;
+                let back_in = self.random.millis(0, 30_000);
+                self.crash(place, back_in);
             }
-        }
-    }
-
-    /// Notes what the supervisor was told of a key; its launches are judged by it.
-    fn show(&mut self, key: &WorkKey, fact: Option<PendingFact>) {
-        let generation = self.database.generation;
-        let ours = |worker: &Worker| worker.id.is_some() && worker.generation == generation;
-        let running = self.workers.iter().any(|worker| ours(worker) && worker.key == *key);
-        let track = self.tracks.entry(key.clone()).or_default();
-        let terminal = fact.as_ref().is_some_and(|fact| fact.terminal.is_some());
-        (track.shown, track.strayed) = (fact, false);
-        if terminal && !running {
-            // Nothing is remembered of a closed frontier; after a repair its wave starts anew.
-            track.waves = track.waves.saturating_sub(u64::from(track.wave.take().is_some()));
-            (track.failures, track.not_before) = (0, Duration::ZERO);
-        }
-    }
-
-    fn moment(&mut self) -> Now {
-        Now { at: self.now, random: self.random.next() }
-    }
-
-    pub fn event(&mut self, event: Event) {
-        let now = self.moment();
-        let decision = self.decider.handle(event, now);
-        self.act(decision);
-    }
-
-    fn act(&mut self, decision: Decision) {
-        for notice in decision.notices {
-            self.hear(notice);
-        }
-        for command in decision.commands {
-            match command {
-                Command::Settle { key } => self.database.settle(&key),
-                Command::Stop { worker } => {
-                    for known in self.workers.iter_mut().filter(|known| known.id.as_ref() == Some(&worker)) {
-                        known.stopped = true;
-                    }
-                }
-                Command::Launch { key, source_after, wave_target, claimed_flush_generation, .. } => {
-                    let aim = (source_after.get(), wave_target.get(), claimed_flush_generation.get());
-                    self.launch(key, aim);
+            2..6 => {
+                self.counts.freezes += 1;
+                let until = self.time + self.random.millis(100, 30_000);
+                if let Ok(process) = &mut self.places[place] {
+                    process.frozen_until = until;
                 }
             }
-        }
-    }
-
-    fn hear(&mut self, notice: Notice) {
-        match notice {
-            Notice::WindowPublished { key, window, .. } => {
-                assert!(self.database.scopes[&key].cursor > window.after.get(), "{key:?} made no progress");
-                let track = self.tracks.entry(key).or_default();
-                (track.failures, track.not_before) = (0, Duration::ZERO);
+            6 => {
+                self.counts.resignations += 1;
+                self.resign(place);
             }
-            Notice::WindowFailed(setback) => {
-                let expected = self.tracks.entry(setback.key.clone()).or_default().failures + 1;
-                self.set_back(setback, expected);
-            }
-            Notice::WindowConflict(setback) => {
-                let delay = self.settings.conflict_delay;
-                assert!(setback.delay.is_none_or(|told| told == delay), "{setback:?}"); // TM-226
-                let expected = self.tracks.entry(setback.key.clone()).or_default().failures;
-                self.set_back(setback, expected); // TM-225
-            }
-            _ => {}
-        }
-    }
-
-    fn set_back(&mut self, setback: Setback, failures: u32) {
-        if self.exact {
-            assert_eq!(setback.failures, failures, "{:?}", setback.key);
-        }
-        let track = self.tracks.entry(setback.key).or_default();
-        track.failures = setback.failures;
-        // Without a retry nothing is remembered; only a repair lets the key run again.
-        track.not_before = setback.delay.map_or(Duration::ZERO, |delay| self.now + delay);
-        track.passed_over = 0;
-    }
-
-    fn launch(&mut self, key: WorkKey, aim: (i64, i64, i64)) {
-        let generation = self.database.generation;
-        let ours = |worker: &&Worker| worker.id.is_some() && worker.generation == generation;
-        let running = self.workers.iter().filter(ours).count();
-        assert!(running < self.settings.max_workers, "more than max_workers"); // TM-196
-        let twin = self.workers.iter().filter(ours).any(|worker| worker.key == key);
-        assert!(!twin, "{key:?}: two workers in one term"); // TM-196
-        let scope = &self.database.scopes[&key];
-        assert!(aim.0 <= scope.cursor && aim.0 < aim.1 && aim.1 <= scope.head, "{key:?}: {aim:?}");
-        let closed = scope.attempts >= 3;
-        let at_cursor = aim.0 == scope.cursor;
-        for (other, track) in &mut self.tracks {
-            track.passed_over += usize::from(*other != key);
-        }
-        let track = self.tracks.entry(key.clone()).or_default();
-        let shown = track.shown.as_ref().expect("a launch follows from facts");
-        assert_eq!(shown.terminal, None, "{key:?}: launched on a terminal frontier"); // TM-068 TM-274
-        assert_eq!(aim.0, shown.cursor.get(), "{key:?}: not at the Cursor it was shown");
-        assert!(!closed || track.strayed, "{key:?}: launched on a closed frontier"); // TM-068 TM-274
-        assert!(at_cursor || track.strayed, "{key:?}: launched at {}, not at the Cursor", aim.0); // TM-166
-        track.passed_over = 0;
-        let wave = (aim.1, aim.2);
-        if track.wave != Some(wave) {
-            // TM-166: a new wave freezes the newest facts; a continued one keeps both frozen values.
-            let newest = (shown.source_through.get(), shown.flush_generation.get());
-            assert_eq!(wave, newest, "{key:?}: neither the open wave {:?} nor a new one", track.wave);
-            track.waves += 1;
-        }
-        if self.exact {
-            assert!(self.now >= track.not_before, "{key:?}: launched before its retry time"); // TM-222
-            let over = track.wave.is_none_or(|old| old == wave || scope.cursor >= old.0);
-            assert!(over, "{key:?}: wave {:?} gave way to {wave:?} before its end", track.wave); // TM-166
-            // TM-168 TM-169 TM-275: every wave answers at least one flush of its own.
-            assert!(track.waves <= scope.flushes + self.restarts, "{key:?}: more waves than flushes");
-        }
-        track.wave = Some(wave);
-        self.launches += 1;
-        if !self.kind && self.random.below(25) == 0 {
-            self.event(Event::LaunchFailed { key, cause: String::new() });
-            return;
-        }
-        self.names += 1;
-        let id = WorkerId::new(format!("w{}", self.names));
-        let plan = self.plan();
-        if !self.kind && self.random.below(12) == 0 {
-            let twin =
-                Worker { id: None, key: key.clone(), generation, aim, plan, attempt: None, stopped: false };
-            self.workers.push(twin);
-        }
-        let worker = Worker {
-            id: Some(id.clone()),
-            key: key.clone(),
-            generation,
-            aim,
-            plan,
-            attempt: None,
-            stopped: false,
-        };
-        self.workers.push(worker);
-        self.event(Event::Launched { key, worker: id });
-    }
-
-    fn plan(&mut self) -> Plan {
-        if self.kind {
-            return Plan::Publish;
-        }
-        match self.random.below(20) {
-            0 | 1 => Plan::Fail,
-            2 => Plan::CrashBefore,
-            3 => Plan::CrashAfter,
-            4 => Plan::Hang,
-            5 => Plan::PublishWhenStopped,
-            6 => Plan::Lie,
-            _ => Plan::Publish,
-        }
-    }
-
-    fn move_worker(&mut self) {
-        if self.workers.is_empty() {
-            return;
-        }
-        let at = self.random.below(self.workers.len());
-        let worker = &mut self.workers[at];
-        let hanging = matches!(worker.plan, Plan::Hang | Plan::PublishWhenStopped);
-        let stray = worker.id.is_none() || worker.generation != self.database.generation;
-        if stray {
-            self.tracks.entry(worker.key.clone()).or_default().strayed = true;
-        }
-        if worker.attempt.is_none() {
-            match self.database.start_attempt(&worker.key, worker.generation, worker.aim.0) {
-                Attempt::Started(attempt) => worker.attempt = Some(attempt),
-                Attempt::Terminal => self.end(at, Ending::Permanent, Some(ErrorCode::WindowAttemptLimit)),
-                Attempt::Superseded => self.end(at, Ending::Superseded, Some(ErrorCode::CursorConflict)),
-            }
-            return;
-        }
-        if hanging && !worker.stopped && !self.kind {
-            return;
-        }
-        match worker.plan {
-            Plan::Publish | Plan::CrashAfter | Plan::PublishWhenStopped => {
-                let (attempt, generation) = (worker.attempt.unwrap(), worker.generation);
-                let done = self.database.publish(&worker.key.clone(), generation, attempt, worker.aim);
-                let crash = worker.plan == Plan::CrashAfter;
-                match (done, crash) {
-                    (_, true) => self.end(at, Ending::Transient, None),
-                    (true, _) => self.end(at, Ending::Done, None),
-                    (false, _) => self.end(at, Ending::Superseded, Some(ErrorCode::AttemptSuperseded)),
+            7..9 => self.away_until = self.time + self.random.millis(100, 20_000),
+            9..11 => {
+                let jump = self.random.millis(10, 20_000);
+                if let Ok(process) = &mut self.places[place] {
+                    process.ahead += jump;
+                    process.lease_calls = 0;
                 }
             }
-            Plan::Fail => self.end(at, Ending::Transient, Some(ErrorCode::InvalidOutput)),
-            Plan::CrashBefore => self.end(at, Ending::Transient, None),
-            Plan::Hang => self.end(at, Ending::Terminated, Some(ErrorCode::Terminated)),
-            Plan::Lie => self.end(at, Ending::Done, None),
+            11 => self.jump(1, 20_000),
+            12..14 => self.jump(1, 2_000),
+            14 => self.jump(-1, 1_000),
+            15 => {
+                let by = self.random.millis(1_000, 120_000);
+                self.pass(by);
+            }
+            _ => {
+                let by = self.random.millis(200, 3_000);
+                self.pass(by);
+            }
         }
     }
 
-    fn end(&mut self, at: usize, ending: Ending, error_code: Option<ErrorCode>) {
-        let worker = self.workers.swap_remove(at);
-        let Some(id) = worker.id.filter(|_| worker.generation == self.database.generation) else { return };
-        let crashed = ending == Ending::Transient && error_code.is_none();
-        let counts = OutcomeCounts::default();
-        let outcome = (!crashed).then(|| Outcome {
-            ending,
-            step: Step::Publish,
-            error_code,
-            window: None,
-            counts,
-            step_millis: BTreeMap::new(),
-            first_read_millis: None,
-        });
-        self.event(Event::Ended { worker: id, ending: WorkerEnding { ending, outcome } });
+    /// The clock of the database jumps.
+    fn jump(&mut self, sign: i64, most: u64) {
+        let by = self.random.millis(1, most);
+        self.audit.clock_jumped(sign * i64::try_from(by.as_millis()).unwrap());
+        let clock = &mut self.database.clock;
+        *clock = if sign > 0 { *clock + by } else { *clock - by };
     }
 
     fn operator_repairs(&mut self) {
-        let key = key(self.random.below(self.keys));
-        if let Some(scope) = self.database.scopes.get_mut(&key).filter(|scope| scope.attempts >= 3) {
-            (scope.attempts, scope.attempt) = (0, None);
-        }
-    }
-
-    /// A new supervisor that remembers nothing; workers of the old term live on (TM-174, TM-194).
-    pub fn restart(&mut self) {
-        self.database.generation += 1;
-        self.restarts += 1;
-        self.decider = Decider::new(self.settings.clone());
-        for track in self.tracks.values_mut() {
-            *track = Track { waves: track.waves, ..Track::default() };
-        }
-    }
-
-    fn check(&mut self) {
-        let held = self.decider.footprint();
-        assert!(held.ready <= self.settings.ready_limit(), "{held:?}");
-        assert!(held.in_flight <= self.settings.max_workers, "{held:?}");
-        assert!(held.parked.max(held.terminal) <= self.settings.memory_limit(), "{held:?}");
-        self.database.check();
-        let bound = 4 * self.keys + 4 * self.settings.ready_limit();
-        for (key, track) in &mut self.tracks {
-            let fact = self.database.fact(key);
-            let wanting =
-                fact.is_some_and(|fact| fact.terminal.is_none() && fact.cursor < fact.source_through);
-            let generation = self.database.generation;
-            let busy =
-                self.workers.iter().any(|worker| worker.key == *key && worker.generation == generation);
-            if !wanting || busy || self.now < track.not_before {
-                track.passed_over = 0;
+        for key in 0..self.database.scopes.len() {
+            if self.random.once_in(3) && self.database.repair(key) {
+                self.audit.saw(&self.database, &Cause::Repair(key));
             }
-            assert!(track.passed_over <= bound, "{key:?} waits forever"); // TM-197
         }
     }
 
-    /// From here on everything works; what can be finished must be finished.
+    pub fn check(&mut self) {
+        self.steps += 1;
+        let margin = self.settings.lease.times().margin;
+        let clock = self.database.clock;
+        let mut leaders = 0;
+        for process in self.places.iter().flatten() {
+            let at = self.time + process.ahead;
+            if let Some(fence) = process.tenure.fence().filter(|_| process.tenure.may_act(at)) {
+                // TM-183 TM-187: whoever thinks that it may act holds the lease, unless the clock of the
+                // database has jumped by the margin or more since the lease was won or renewed.
+                let lease = &self.database.lease;
+                let valid = lease.names(fence) && lease.is_valid(clock);
+                let excused = self.audit.ahead(fence) >= margin || !self.database.shared;
+                assert!(valid || excused, "{fence:?} may act at {at:?}, but {lease:?} at {clock:?}");
+                leaders += usize::from(valid);
+            }
+            if let Some(term) = &process.term {
+                let held = term.decider.footprint();
+                let (ready, page) = (self.settings.ready_limit(), self.settings.page_size);
+                assert!(held.ready.max(held.automatic) <= ready, "{held:?}");
+                assert!(held.in_flight <= self.settings.max_workers, "{held:?}");
+                assert!(held.parked.max(held.terminal) <= self.settings.memory_limit(), "{held:?}");
+                assert!(held.covered <= page * self.settings.bindings.len(), "{held:?}");
+            }
+        }
+        assert!(leaders <= 1, "two leaders"); // TM-183
+        if self.steps.is_multiple_of(64) {
+            self.audit.whole(&self.database);
+        }
+    }
+
+    /// From here on everything works; what can be finished must be finished in bounded time.
     pub fn drain(&mut self) {
         self.kind = true;
-        for _ in 0..400 * self.keys {
-            self.tick(Duration::from_secs(40));
-            for worker in &mut self.workers {
-                worker.plan = Plan::Publish;
-            }
-            for _ in 0..4 * self.settings.max_workers {
-                self.move_worker();
-            }
-            self.pump();
-            self.check();
-            if self.workers.is_empty() && self.unfinished().is_none() {
-                self.kind = false;
-                return;
-            }
+        self.away_until = Duration::ZERO;
+        self.ghosts.clear();
+        for process in self.places.iter_mut().flatten() {
+            process.frozen_until = Duration::ZERO;
         }
-        panic!("never finished: {:?}", self.unfinished());
+        let begin = self.time;
+        let longest = self.settings.bindings.iter().filter_map(|binding| binding.interval).max();
+        let patience = 8 * longest.unwrap_or_default()
+            + 20 * (self.settings.backoff.longest + self.settings.worker_timeout);
+        loop {
+            self.pass(Duration::from_millis(1_500));
+            self.end_strangers();
+            for _ in 0..6 {
+                for _ in 0..self.workers.len() * 2 {
+                    self.move_worker();
+                }
+                for place in 0..self.places.len() {
+                    self.run(place);
+                }
+            }
+            self.network();
+            self.check();
+            let unfinished = self.unfinished();
+            if unfinished.is_none() && self.workers.is_empty() {
+                break;
+            }
+            assert!(self.time < begin + patience, "never finished: {unfinished:?}");
+        }
+        self.kind = false;
     }
 
-    fn unfinished(&self) -> Option<WorkKey> {
-        let facts = self.database.scopes.keys().filter_map(|key| self.database.fact(key));
-        facts.filter(|fact| fact.terminal.is_none()).map(|fact| fact.key).next()
+    /// Workers that no leader knows of hang no longer; those that one knows of have to be stopped.
+    fn end_strangers(&mut self) {
+        let led = |process: &Process| process.term.as_ref().map(|term| term.fence.clone());
+        let led: Vec<Fence> = self.places.iter().flatten().filter_map(led).collect();
+        for worker in &mut self.workers {
+            let hangs = matches!(worker.plan, Plan::Hang | Plan::PublishWhenStopped);
+            if !hangs || worker.id.is_none() || !led.contains(&worker.fence) {
+                worker.plan = Plan::Publish;
+            }
+        }
+    }
+
+    /// What is left to do although nothing stands in its way.
+    fn unfinished(&self) -> Option<String> {
+        for (key, scope) in self.database.scopes.iter().enumerate() {
+            let open = scope.terminal().is_none();
+            let number = self.database.binding_of(key);
+            let automatic = self.settings.bindings[number].interval.is_some();
+            if open && scope.is_flushed() {
+                return Some(format!("the flush of key {key}: {scope:?}")); // TM-167 TM-190
+            }
+            if open && automatic && scope.cursor < scope.head {
+                return Some(format!("the Sources of key {key}: {scope:?}")); // TM-204 TM-212
+            }
+            // TM-208 TM-217: without terminal frontiers the last wave completes, and no row stays.
+            let mut keys = self.database.keys_of(number);
+            let all_open = keys.all(|key| self.database.scopes[key].terminal().is_none());
+            if automatic && all_open && scope.row.is_some() {
+                return Some(format!("the wave of binding {number}: {scope:?}"));
+            }
+        }
+        None
     }
 }
