@@ -1,7 +1,8 @@
 """`make demo`: the whole way of a Source, on one machine, with a scratch database.
 
-Starts the server, captures real text, waits until every Window is processed, and reads back what
-came of it. Standard library only. KEEP=1 leaves the server running.
+Starts the product, captures real text, waits until every Window is processed, and reads back what
+came of it. Standard library only. DATABASE=oceanbase takes an OceanBase engine instead of a SQLite
+file; KEEP=1 leaves everything running.
 """
 
 from __future__ import annotations
@@ -10,30 +11,18 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sqlite3
-import subprocess
 import sys
-import tempfile
 import time
 import unicodedata
-import urllib.error
-import urllib.request
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import demo_material as material
+from demo_server import Failure, Server, complain_about_missing_programs
 
-BIN = Path(os.environ.get("CARGO_TARGET_DIR", material.ROOT / "target")) / "release"
-READY_SECONDS = 15
-PROCESS_SECONDS = 50
-REQUEST_SECONDS = 10
+PROCESS_SECONDS = 120
 TTY = sys.stdout.isatty()
 WIDTH = min(shutil.get_terminal_size((110, 24)).columns, 120)
-
-
-class Failure(Exception):
-    """The demo cannot go on; the text says why."""
 
 
 @dataclass
@@ -45,75 +34,6 @@ class Scope:
     sources: list
     scope_id: str = ""
     topics: list = field(default_factory=list)
-
-
-class Server:
-    """A `--role all` server over a scratch SQLite file."""
-
-    def __init__(self, keep: bool):
-        self.folder = Path(tempfile.mkdtemp(prefix="powercontext-demo-"))
-        self.database = self.folder / "powercontext.sqlite3"
-        self.log = self.folder / "server.log"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("POWERCONTEXT_SERVER_")}
-        environment |= {
-            "POWERCONTEXT_SERVER_HTTP_HOST": "127.0.0.1",
-            "POWERCONTEXT_SERVER_HTTP_PORT": str(port),
-            "POWERCONTEXT_SERVER_DATABASE_URL": f"sqlite://{self.database}",
-            "POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL": "builtin:extractive",
-            "POWERCONTEXT_SERVER_LOG_FORMAT": "json",
-            "POWERCONTEXT_SERVER_LOG_LEVEL": "info",
-        }
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [BIN / "powercontext-api-server", "--role", "all"],
-                env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=keep,
-            )
-
-    def wait_ready(self) -> None:
-        deadline = time.monotonic() + READY_SECONDS
-        while time.monotonic() < deadline:
-            self.check_alive()
-            try:
-                if self.call("GET", "/health/ready")["status"] == "ready":
-                    return
-            except (OSError, Failure):
-                pass
-            time.sleep(0.05)
-        raise Failure(f"the server did not become ready within {READY_SECONDS} seconds")
-
-    def check_alive(self) -> None:
-        if self.process.poll() is not None:
-            raise Failure(f"the server ended with status {self.process.returncode}")
-
-    def call(self, method: str, path: str, body: dict | None = None) -> dict:
-        request = urllib.request.Request(self.url + path, method=method)
-        if body is not None:
-            request.data = json.dumps(body, ensure_ascii=False).encode()
-            request.add_header("content-type", "application/json")
-        try:
-            with urllib.request.urlopen(request, timeout=REQUEST_SECONDS) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            said = error.read(500).decode(errors="replace")
-            raise Failure(f"{method} {path} answered {error.code}: {said}") from None
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-
-    def log_tail(self, lines: int = 20) -> str:
-        """The newest log lines, answered requests apart."""
-        text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
-        return "\n".join([line for line in text.splitlines() if '"http.request"' not in line][-lines:])
 
 
 class Progress:
@@ -132,15 +52,6 @@ class Progress:
         elif int(share * 4) > self.said:
             self.said = int(share * 4)
             print(f"  {done}/{self.total} Sources processed, {windows} Windows", flush=True)
-
-
-def rows(server: Server, sql: str, *values) -> list:
-    """Rows of the database file, opened read-only."""
-    connection = sqlite3.connect(f"file:{server.database}?mode=ro", uri=True, timeout=5)
-    try:
-        return connection.execute(sql, values).fetchall()
-    finally:
-        connection.close()
 
 
 def capture(server: Server, scope: Scope) -> None:
@@ -170,42 +81,21 @@ def process(server: Server, scopes: list[Scope]) -> int:
     deadline = time.monotonic() + PROCESS_SECONDS
     while True:
         server.check_alive()
-        done = rows(server, "SELECT coalesce(sum(position), 0) FROM pc_source_cursors")[0][0]
-        bar.show(min(done, total), windows(server))
+        done = server.database.rows("SELECT coalesce(sum(position), 0) FROM pc_source_cursors")[0][0]
+        bar.show(min(done, total), server.windows())
         if done >= total and all(flush(server, scope) == "idle" for scope in scopes):
-            return windows(server)
-        closed = closed_frontier(server)
+            return server.windows()
+        closed = server.closed_frontier()
         if closed or time.monotonic() > deadline:
             why = f"a Window failed for good ({closed})" if closed else "processing took too long"
             raise Failure(f"{why}: {done} of {total} Sources processed")
         time.sleep(0.1)
 
 
-def windows(server: Server) -> int:
-    """Windows published so far, counted from the server's structured log."""
-    count = 0
-    with server.log.open(encoding="utf-8", errors="replace") as log:
-        for line in log:
-            count += '"window_published"' in line
-    return count
-
-
-def closed_frontier(server: Server) -> str | None:
-    """The code of a frontier the server closed, from its structured log; `None` while all go on."""
-    with server.log.open(encoding="utf-8", errors="replace") as log:
-        for line in log:
-            if '"frontier_terminal"' in line:
-                try:
-                    return json.loads(line).get("error_code") or "no code"
-                except ValueError:
-                    return None  # the line is still being written
-    return None
-
-
 def read_topics(server: Server, scope: Scope) -> None:
     """Which Topics there are comes from the database; what they say comes from the server."""
-    heads = rows(server, "SELECT artifact_id, revision FROM pc_artifact_heads "
-                         "WHERE scope_id = ? AND family = 'topic-memory'", scope.scope_id)
+    heads = server.database.rows("SELECT artifact_id, revision FROM pc_artifact_heads "
+                                "WHERE scope_id = ? AND family = 'topic-memory'", scope.scope_id)
     for artifact_id, revision in heads:
         topic = read_topic(server, scope, artifact_id, revision)
         evidence = {source["source_id"] for source in topic["source_refs"]}
@@ -289,14 +179,14 @@ def show_keep(server: Server, scope: Scope) -> None:
     artifact = scope.topics[0][1]["artifact"]
     exact = json.dumps({"scope_id": scope.scope_id, "artifact": artifact})
     print(f"""
-The server keeps running at {server.url}, process {server.process.pid}, folder {server.folder}
+The server keeps running at {server.url}, process {server.processes[0].pid}, folder {server.folder}
 
   curl -s {server.url}/health/ready
   curl -s {server.url}/v1/scopes
   curl -s {server.url}/v1/topic-memory/search -H 'content-type: application/json' -d '{body}'
   curl -s {server.url}/v1/topic-memory/get -H 'content-type: application/json' -d '{exact}'
 
-Stop it and remove its data:  kill {server.process.pid} && rm -r {server.folder}
+Stop it and remove its data:  {server.how_to_stop()}
 """)
 
 
@@ -308,7 +198,7 @@ def run(server: Server, keep: bool) -> None:
               material.notes("en")),
         Scope("工程笔记", "故障复盘、技术决定和测量结果。", material.notes("zh")),
     ]
-    server.wait_ready()
+    server.start()
     print(f"Server ready at {server.url}. Capturing:")
     for scope in scopes:
         capture(server, scope)
@@ -332,10 +222,13 @@ def main() -> int:
     keep = os.environ.get("KEEP", "") not in ("", "0")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if not (BIN / "powercontext-api-server").exists():
-        print(f"demo: {BIN}/powercontext-api-server is missing; run `make demo`", file=sys.stderr)
+    database = os.environ.get("DATABASE") or "sqlite"
+    if database not in ("sqlite", "oceanbase"):
+        print(f"demo: DATABASE must be sqlite or oceanbase, not `{database}`", file=sys.stderr)
+        return 2
+    if complain_about_missing_programs(database):
         return 1
-    server = Server(keep)
+    server = Server(keep, database)
     finished = False
     try:
         run(server, keep)
@@ -350,7 +243,6 @@ def main() -> int:
     finally:
         if not (finished and keep):
             server.stop()
-            shutil.rmtree(server.folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

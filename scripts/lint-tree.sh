@@ -46,7 +46,7 @@ done < <(tr -d '\n' <"$table" \
 # Every event that is logged stands in the documentation.
 while IFS= read -r event; do
     grep -q "\`$event\`" docs/operations.md || breach "the event $event is missing in docs/operations.md"
-done < <(files 'api-server/src/*.rs' 'worker/src/*.rs' 'crates/*/src/*.rs' | tr '\n' '\0' \
+done < <(files 'api-server/src/*.rs' 'controller/src/*.rs' 'worker/src/*.rs' 'crates/*/src/*.rs' | tr '\n' '\0' \
     | xargs -0 cat | tr -d '\n' \
     | grep -oE 'event = "[a-z._]+"|tell!\([^"]*"[a-z_]+"|set_back!\([^"]*"[a-z_]+"' \
     | grep -oE '"[a-z._]+"$' | tr -d '"' | sort -u)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use powercontext_core::ambient::{Clock, IdSource};
+use powercontext_program::Standing;
 use powercontext_store::Store;
 use tokio::sync::Semaphore;
 
@@ -13,23 +14,12 @@ use crate::intake::Intake;
 /// The least memory for all bodies together, in bytes.
 const BODY_MEMORY: usize = 128 * 1024 * 1024;
 
-/// The part of the supervisor that HTTP needs.
+/// The part of Topic processing that HTTP needs.
 pub trait Processing: Send + Sync {
     /// Says that there is new work; never waits for it (TM-232).
     fn wake(&self);
-    /// Whether work is being dispatched.
-    fn is_running(&self) -> bool;
-    /// What the last look at all unanswered flushes found.
-    fn backlog(&self) -> Backlog;
-}
-
-/// Flushes that are not answered yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Backlog {
-    /// Scopes with such a flush.
-    pub unanswered: u64,
-    /// Those of them whose frontier is terminal: nothing happens until an operator acts.
-    pub terminal: u64,
+    /// Where the processing stands.
+    fn standing(&self) -> Standing;
 }
 
 /// Bounds on connections and requests.
@@ -51,6 +41,8 @@ pub struct Limits {
     pub max_connections: usize,
     /// How long a connection may rest, or take for the head of a request.
     pub header_time: Duration,
+    /// How long a handler may wait for the database; `None` for a file, which never goes away.
+    pub database_time: Option<Duration>,
 }
 
 impl Limits {
@@ -67,6 +59,7 @@ impl Limits {
             body_time: Duration::from_secs(30),
             max_connections: max_concurrent_requests.saturating_mul(4),
             header_time: Duration::from_secs(10),
+            database_time: None,
         }
     }
 }

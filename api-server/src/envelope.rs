@@ -1,5 +1,5 @@
 //! What every request gets, whatever its path: an id, its body read, a place among those worked on,
-//! one log line, and an answer even when a handler panics.
+//! one log line, and an answer even when a handler panics or a shared database does not answer.
 //!
 //! The log has the route template and never a raw path, a query or a body: those hold what users
 //! wrote.
@@ -58,15 +58,22 @@ async fn answer(app: &App, request: Request, next: Next, route: &str) -> Respons
     } else {
         (request, None)
     };
-    // Health checks take no place: they must answer when nothing else does.
-    let needs_place = !route.starts_with("/health/");
-    let place = needs_place.then(|| app.permits().try_acquire());
+    // Health checks take no place and have a time of their own: they must answer when nothing else does.
+    let health_check = route.starts_with("/health/");
+    let place = (!health_check).then(|| app.permits().try_acquire());
     if matches!(place, Some(Err(_))) {
         return ApiError::overloaded().into_response();
     }
-    caught(next.run(request))
-        .await
-        .unwrap_or_else(|()| ApiError::internal("a handler panicked").into_response())
+    let answer = caught(next.run(request));
+    let answered = match app.limits().database_time.filter(|_| !health_check) {
+        // Whatever a handler waits for is the database. What it leaves undone is undone there.
+        Some(time) => tokio::time::timeout(time, answer).await.unwrap_or_else(|_| {
+            let cause = format!("the database did not let a request end within {time:?}");
+            Ok(ApiError::database_unavailable(cause).into_response())
+        }),
+        None => answer.await,
+    };
+    answered.unwrap_or_else(|()| ApiError::internal("a handler panicked").into_response())
 }
 
 /// Runs a future to its end; `Err` when it panicked. The panic hook has logged the place.

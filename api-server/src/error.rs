@@ -164,6 +164,18 @@ impl ApiError {
         )
     }
 
+    /// 503: the database cannot be used.
+    #[must_use]
+    pub fn database_unavailable(cause: impl Into<String>) -> Self {
+        let mut error = Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "database_unavailable",
+            "The database cannot be used at the moment.",
+        );
+        error.cause = Some(Cause(cause.into()));
+        error
+    }
+
     /// 500 for a defect of this server.
     #[must_use]
     pub fn internal(cause: impl Into<String>) -> Self {
@@ -202,18 +214,10 @@ impl IntoResponse for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        let mut answer = match &error {
-            StoreError::Unavailable { .. } => Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "database_unavailable",
-                "The database cannot be used at the moment.",
-            ),
-            StoreError::Invalid { .. } => {
-                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The server failed.")
-            }
-        };
-        answer.cause = Some(Cause(chain(&error)));
-        answer
+        match &error {
+            StoreError::Unavailable { .. } => Self::database_unavailable(chain(&error)),
+            StoreError::Invalid { .. } => Self::internal(chain(&error)),
+        }
     }
 }
 

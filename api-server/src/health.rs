@@ -1,53 +1,29 @@
 //! `/health` and `/v1/capabilities`: whether the process lives, is ready, and what it can do.
 //!
-//! Liveness asks nobody. Readiness asks the database, within a time. A switched-off or stopped
-//! supervisor is a capability, not a reason to take the server out of service.
-
-use std::time::Duration;
+//! What readiness looks at is decided for all programs in one place; what a client may do is decided
+//! here.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use powercontext_core::topic::FAMILY;
+use powercontext_program::health;
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, Processing};
 
-const DATABASE_TIME: Duration = Duration::from_secs(2);
 /// The prompts of Topic processing that exist here.
 const PROMPTS: [&str; 3] = ["topic_memory.probe", "topic_memory.global", "topic_memory.reconcile"];
 
 /// `GET /health/live`
 pub async fn live() -> Json<Value> {
-    Json(json!({"status": "ok"}))
+    health::live()
 }
 
 /// `GET /health/ready`
 pub async fn ready(State(app): State<App>) -> (StatusCode, Json<Value>) {
-    let answered = tokio::time::timeout(DATABASE_TIME, app.store().ping()).await;
-    let database = matches!(answered, Ok(Ok(())));
-    let supervisor = match app.processing().map(Processing::is_running) {
-        None => "disabled",
-        Some(true) => "ready",
-        Some(false) => "stopped",
-    };
-    let (code, status) = match (database && !app.is_draining(), supervisor) {
-        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
-        (true, "stopped") => (StatusCode::OK, "degraded"),
-        (true, _) => (StatusCode::OK, "ready"),
-    };
-    let mut checks = json!({
-        "runtime": if app.is_draining() { "stopping" } else { "ready" },
-        "database": if database { "ready" } else { "unavailable" },
-        "artifact_processing_supervisor": supervisor,
-        "access_mode": "disabled",
-    });
-    if let Some(backlog) = app.processing().map(Processing::backlog) {
-        // Texts, because clients of the contract expect one word per check.
-        checks["topic_memory_unanswered_scopes"] = json!(backlog.unanswered.to_string());
-        checks["topic_memory_terminal_frontiers"] = json!(backlog.terminal.to_string());
-    }
-    (code, Json(json!({"status": status, "checks": checks})))
+    let standing = app.processing().map(Processing::standing);
+    health::ready(app.store(), app.is_draining(), standing, &[("access_mode", "disabled")]).await
 }
 
 /// `GET /v1/capabilities`: what exists in this server and nothing else.

@@ -6,7 +6,6 @@
 //! supervisor.
 
 mod app;
-mod connections;
 mod contract;
 mod cursor;
 mod envelope;
@@ -22,6 +21,25 @@ mod scopes;
 mod sources;
 mod topics;
 
-pub use app::{App, AppParts, Backlog, Limits, Processing};
-pub use connections::serve;
-pub use operations::{OPERATIONS, Operation};
+use std::future::Future;
+
+use powercontext_program::{Bounds, connections};
+use tokio::net::TcpListener;
+
+pub use app::{App, AppParts, Limits, Processing};
+pub use operations::{OPERATIONS, Operation, router};
+
+/// Serves the API until `stop` is done and the requests that have arrived by then are answered.
+///
+/// Dropping the future closes every connection at once.
+pub async fn serve(listener: TcpListener, app: App, stop: impl Future<Output = ()> + Send) {
+    let bounds = bounds(&app);
+    connections::serve(listener, router(app), bounds, stop).await;
+}
+
+/// The bounds on connections that follow from the limits of an application.
+#[must_use]
+pub fn bounds(app: &App) -> Bounds {
+    let limits = app.limits();
+    Bounds { max_connections: limits.max_connections, header_time: limits.header_time }
+}

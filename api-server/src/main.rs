@@ -1,97 +1,74 @@
 //! `powercontext-api-server`: serves HTTP and, in role `all`, processes Topics with child processes.
 //!
-//! Only wiring: arguments and settings here, the running server in `serve`, log lines in `logging`.
-//! Exit status 0 after a clean stop, 2 for a mistake in the configuration, 1 for anything else.
+//! Only wiring: what the command line asks for is here, a running server in `serve`, the schema in
+//! `migrating`. Exit status 0 after a clean stop, 2 for a mistake in the configuration, 3 when
+//! `migrate --check` found migrations to apply, 1 for anything else.
 
-mod logging;
+mod migrating;
 mod serve;
 
-use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::process::ExitCode;
 
-use clap::Command;
-use clap::error::ErrorKind;
-use powercontext_core::ambient::SystemIds;
-use powercontext_settings::{Inputs, Settings, command_line_error, settings_help, take_flags, with_flags};
-use powercontext_worker::wiring;
+use clap::{Arg, ArgAction, Command};
+use powercontext_program::{Arguments, Failure, arguments, failure, print, start};
+use powercontext_settings::{Role, Settings, settings_help};
 
 const NAME: &str = "powercontext-api-server";
-
-/// Why the program ends early; each prints as one line.
-#[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// Something in the configuration must be changed.
-    #[error("{0}")]
-    Configuration(String),
-    /// Something outside does not work.
-    #[error("{0}")]
-    Environment(String),
-}
+/// The program of the role that serves no HTTP API.
+const BACKGROUND_PROGRAM: &str = "powercontext-controller";
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            let line = failure.to_string().replace('\n', " ");
-            let _ = writeln!(std::io::stderr(), "{NAME}: {line}");
-            ExitCode::from(match failure {
-                Failure::Configuration(_) => 2,
-                Failure::Environment(_) => 1,
-            })
-        }
-    }
+    failure::exit(NAME, run())
 }
 
-fn run() -> Result<(), Failure> {
-    let matches = match command().try_get_matches() {
-        Ok(matches) => matches,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            return print(&error.to_string());
-        }
-        Err(error) => return Err(configuration(command_line_error(&error))),
+fn run() -> Result<ExitCode, Failure> {
+    let help = help();
+    let matches = match Arguments::of_process(command(&help), &help)? {
+        Arguments::Show(text) => return print(&text).map(|()| ExitCode::SUCCESS),
+        Arguments::Run(matches) => matches,
     };
-    let (name, arguments) = matches.subcommand().unwrap_or(("serve", &matches));
+    let (name, given) = matches.subcommand().unwrap_or(("serve", &matches));
     if name == "help" {
-        return print(&help());
+        return print(&help).map(|()| ExitCode::SUCCESS);
     }
-    let mut inputs = Inputs::from_process().map_err(configuration)?;
-    take_flags(arguments, &mut inputs).map_err(configuration)?;
-    let settings = Settings::load(&inputs).map_err(configuration)?;
-    wiring::check(&settings).map_err(configuration)?;
-    logging::start(&settings.log);
-    logging::settings(&settings);
+    let (settings, role) = start::settings(&arguments::inputs(given)?, role)?;
+    if name == "migrate" && given.get_flag("check") {
+        return start::run(migrating::check(&settings));
+    }
     make_default_folder(&settings)?;
-    // Two threads carry thousands of requests a second and keep an idle server small.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Environment(format!("the runtime cannot be started: {error}")))?;
-    match name {
-        "migrate" => runtime.block_on(migrate(&settings)),
-        _ => runtime.block_on(serve::all(&settings)),
+    let ran = match (name, role) {
+        ("migrate", _) => start::run(migrating::migrate(&settings)),
+        (_, Role::Api) => start::run(serve::api(&settings)),
+        (_, Role::All | Role::Background) => start::run(serve::all(&settings)),
+    };
+    ran.map(|()| ExitCode::SUCCESS)
+}
+
+/// The role of this program; `background` is another program's.
+fn role(settings: &Settings) -> Result<Role, Failure> {
+    match settings.runtime.artifact_processing_role {
+        role @ (Role::All | Role::Api) => Ok(role),
+        Role::Background => {
+            let problem = format!("is for the program {BACKGROUND_PROGRAM}; this one has all and api");
+            let refused = settings.refuse("runtime", "artifact_processing_role", problem);
+            Err(Failure::configuration(refused))
+        }
     }
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout();
-    let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
-    written.map_err(|error| Failure::Environment(format!("the text cannot be written: {error}")))
-}
-
-fn configuration(error: impl std::fmt::Display) -> Failure {
-    Failure::Configuration(error.to_string())
 }
 
 fn help() -> String {
     format!(
         "PowerContext Fleet: long-lived, cited context for agents, over HTTP.\n\n\
-         Usage: {NAME} [serve|migrate|help] [SETTINGS]\n\n\
+         Usage: {NAME} [serve|migrate [--check]|help] [SETTINGS]\n\n\
          Commands:\n  \
-         serve      Serve HTTP and process Topics (default); migrates the database first.\n  \
-         migrate    Bring the database to the schema of this program, and end.\n  \
+         serve      Serve HTTP (default). Role all, the default, migrates the database first and\n             \
+         processes Topics; role api only serves, over a database that was migrated before.\n  \
+         migrate    Bring the database to the schema of this program, and end. With --check, change\n             \
+         nothing and print the state of the schema: exit status 0 when it is current, 3 when\n             \
+         migrations are pending, 1 or 2 for anything else.\n  \
          help       This text.\n\n\
+         Topics of a shared database are also processed by {BACKGROUND_PROGRAM}.\n\n\
          Options:\n  \
          -h, --help     This text.\n  \
          -V, --version  The version.\n\n{}",
@@ -99,18 +76,14 @@ fn help() -> String {
     )
 }
 
-fn command() -> Command {
-    let help = help();
-    let part = |name: &'static str| Command::new(name).override_help(help.clone());
-    with_flags(
-        Command::new(NAME)
-            .version(env!("CARGO_PKG_VERSION"))
-            .override_help(help.clone())
-            .disable_help_subcommand(true)
-            .subcommand(part("serve"))
-            .subcommand(part("migrate"))
-            .subcommand(part("help")),
-    )
+fn command(help: &str) -> Command {
+    let part = |name: &'static str| Command::new(name).override_help(help.to_owned());
+    let check = Arg::new("check").long("check").action(ArgAction::SetTrue);
+    Command::new(NAME)
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand(part("serve"))
+        .subcommand(part("migrate").arg(check))
+        .subcommand(part("help"))
 }
 
 fn make_default_folder(settings: &Settings) -> Result<(), Failure> {
@@ -118,10 +91,4 @@ fn make_default_folder(settings: &Settings) -> Result<(), Failure> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
         Failure::Environment(format!("the data folder {} cannot be made: {error}", folder.display()))
     })
-}
-
-async fn migrate(settings: &Settings) -> Result<(), Failure> {
-    let options = wiring::store_options(settings).map_err(configuration)?;
-    let _claim = serve::claim(&options)?;
-    serve::migrate(&options, &SystemIds).await
 }

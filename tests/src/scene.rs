@@ -1,8 +1,8 @@
 //! A database prepared without a server, and workers started by hand on it: what a supervisor of
 //! any term, or two at once, could have started.
 
-use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use powercontext_core::ambient::SystemIds;
 use powercontext_core::content;
@@ -15,6 +15,9 @@ use powercontext_store::{DatabaseUrl, Store, StoreOptions, leases, migrate, pend
 use serde_json::Value;
 
 use crate::server::{BUILTIN, Setup, program};
+
+/// Longer than any test, for a term on a shared database.
+const TERM: Duration = Duration::from_secs(600);
 
 /// One Scope with captured Sources, an explicit flush and a current term.
 pub struct Scene {
@@ -31,12 +34,11 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Captures `texts` in `folder` and flushes them.
+    /// Captures `texts` in the database of a server that is not running and flushes them.
     ///
     /// # Panics
     /// When the store refuses.
-    pub async fn new(folder: &Path, texts: &[&str]) -> Self {
-        let setup = Setup::new(folder);
+    pub async fn new(setup: Setup, texts: &[&str]) -> Self {
         let options = StoreOptions::new(DatabaseUrl::parse(&setup.database_url()).expect("a URL"));
         migrate(&options, &SystemIds).await.expect("a schema");
         let store = Store::open(&options).await.expect("a store");
@@ -96,13 +98,20 @@ impl Scene {
     }
 }
 
-/// Begins a new term and returns its fence.
+/// Begins a new term, which ends the one before, and returns its fence.
 ///
 /// # Panics
 /// When the store refuses.
 pub async fn new_term(store: &Store, holder: &str) -> Fence {
     let holder = HolderId::parse(holder).expect("a holder");
-    let generation = leases::begin_embedded_term(store, &holder).await.expect("a term");
+    let generation = if store.is_shared() {
+        if let Some(fence) = leases::current(store).await.expect("a read") {
+            leases::release(store, &fence).await.expect("an answer");
+        }
+        leases::acquire(store, &holder, TERM).await.expect("an answer").expect("a free lease")
+    } else {
+        leases::begin_embedded_term(store, &holder).await.expect("a term")
+    };
     Fence { holder, generation }
 }
 

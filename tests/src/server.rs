@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::client::Client;
+use crate::engine::SharedDatabase;
 
 /// The model that needs none.
 pub const BUILTIN: &str = "builtin:extractive";
@@ -41,14 +42,22 @@ pub struct Setup {
     pub folder: PathBuf,
     /// Environment beyond the defaults; later entries win.
     pub environment: Vec<(String, String)>,
+    /// A database on OceanBase; without one it is a file in the folder.
+    server_url: Option<String>,
 }
 
 impl Setup {
     /// A server over `folder/fleet.sqlite3` with the built-in generator.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf(), environment: Vec::new() }
+        Self { folder: folder.to_path_buf(), environment: Vec::new(), server_url: None }
             .with("INFERENCE_GENERATION_MODEL", BUILTIN)
+    }
+
+    /// A server over a database on OceanBase instead; `folder` holds the log alone.
+    #[must_use]
+    pub fn on(folder: &Path, database: &SharedDatabase) -> Self {
+        Self { server_url: Some(database.url()), ..Self::new(folder) }
     }
 
     /// Sets `POWERCONTEXT_SERVER_<name>`.
@@ -82,7 +91,7 @@ impl Setup {
     /// The database as the settings name it.
     #[must_use]
     pub fn database_url(&self) -> String {
-        format!("sqlite://{}", self.database().display())
+        self.server_url.clone().unwrap_or_else(|| format!("sqlite://{}", self.database().display()))
     }
 }
 

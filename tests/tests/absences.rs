@@ -14,10 +14,12 @@ const NOTES: [&str; 3] = [
 ];
 
 /// Every table of the product, full-text engine's own pages apart.
-const TABLES: [&str; 20] = [
+const TABLES: [&str; 22] = [
     "pc_artifact_heads",
     "pc_artifact_lineage_artifacts",
     "pc_artifact_lineage_sources",
+    "pc_artifact_processing_auto_wave_targets",
+    "pc_artifact_processing_binding_states",
     "pc_artifact_processing_leases",
     "pc_artifact_processing_pending",
     "pc_artifacts",
@@ -231,8 +233,8 @@ async fn a_worker_is_a_child_process_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_schedule_cannot_be_asked_for_and_nothing_is_processed_unasked() {
-    // TM-245
+async fn a_period_of_zero_is_refused_and_without_a_period_nothing_is_processed_unasked() {
+    // TM-219 TM-245
     let folder = tempfile::tempdir().expect("a folder");
     let setup = Setup::new(folder.path());
     let output = std::process::Command::new(program("powercontext-api-server"))
@@ -241,7 +243,7 @@ async fn a_schedule_cannot_be_asked_for_and_nothing_is_processed_unasked() {
         .env("HOME", folder.path())
         .env("POWERCONTEXT_SERVER_HTTP_PORT", "0")
         .env("POWERCONTEXT_SERVER_DATABASE_URL", setup.database_url())
-        .env("POWERCONTEXT_SERVER_RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", "60")
+        .env("POWERCONTEXT_SERVER_RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", "0")
         .output()
         .expect("the server ends");
     assert!(!output.status.success());

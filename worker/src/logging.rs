@@ -25,7 +25,7 @@ pub fn start(log: &Log) {
 }
 
 fn own_crates(level: &str) -> String {
-    ["api_server", "core", "inference", "settings", "store", "supervisor", "worker"]
+    ["api_server", "controller", "core", "inference", "program", "settings", "store", "supervisor", "worker"]
         .map(|name| format!("powercontext_{name}={level}"))
         .join(",")
 }

@@ -7,9 +7,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{Reply, Script, World, answer, creates, draft, probe, updates};
-use powercontext_core::ids::Position;
+use powercontext_core::ids::{FlushGeneration, Position};
 use powercontext_core::stages::Stage;
-use powercontext_core::work::{Ending, Step};
+use powercontext_core::work::{Ending, Step, WorkAssignment, WorkMode};
 use powercontext_worker::{StepObserver, WorkerParts, run};
 use serde_json::json;
 
@@ -300,4 +300,24 @@ async fn everything_is_prepared_while_no_transaction_is_open() {
     let mut other = sqlx::ConnectOptions::connect(&options).await.unwrap();
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
     assert!(!probe_of_writes.may_write(), "the question notices an open transaction");
+}
+
+#[tokio::test]
+async fn a_window_of_an_automatic_wave_or_a_catch_up_moves_the_cursor_and_leaves_the_pending_row() {
+    // TM-172, TM-212, TM-213
+    for mode in [WorkMode::Automatic, WorkMode::CatchUp] {
+        let world = World::new().await;
+        world.capture(&["alpha one"]).await;
+        let before = world.pending().await;
+        assert_eq!(before.len(), 1);
+        let model = Script::new(vec![probe("alpha"), creates(json!([draft("alpha", &["s1"])]))]);
+        let claimed_flush_generation = FlushGeneration::new(0);
+        let assignment = WorkAssignment { mode, claimed_flush_generation, ..world.assignment().await };
+        let outcome = run(assignment, world.parts(&model)).await;
+        assert_eq!((outcome.ending, outcome.counts.created), (Ending::Done, 1));
+        assert_eq!(world.cursor().await, Position::new(1));
+        let after = world.pending().await;
+        assert_eq!(after[0].handled_flush_generation, FlushGeneration::new(0), "{mode:?}");
+        assert_eq!(after[0].flush_generation, before[0].flush_generation);
+    }
 }

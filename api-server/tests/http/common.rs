@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use powercontext_api_server::{App, AppParts, Backlog, Limits, Processing, serve};
+use powercontext_api_server::{App, AppParts, Limits, Processing, serve};
 use powercontext_core::ambient::{SystemClock, SystemIds};
+use powercontext_program::{Backlog, Standing};
 use powercontext_store::{DatabaseUrl, Store, StoreOptions, migrate};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -20,12 +21,8 @@ impl Processing for CountedWakes {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn is_running(&self) -> bool {
-        true
-    }
-
-    fn backlog(&self) -> Backlog {
-        Backlog { unanswered: 5, terminal: 2 }
+    fn standing(&self) -> Standing {
+        Standing::Ready(Backlog { unanswered: 5, terminal: 2 })
     }
 }
 

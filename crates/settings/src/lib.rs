@@ -6,6 +6,7 @@
 mod command_line;
 mod load;
 pub mod table;
+mod url;
 mod values;
 
 use std::fmt;
@@ -17,10 +18,11 @@ use powercontext_core::secret::Secret;
 pub use command_line::{command_line_error, settings_help, take_flags, with_flags};
 pub use load::{Inputs, Origin, SettingsError};
 pub use powercontext_core::stages::StructuredOutput;
-pub use values::{Database, Http, Inference, Log, LogFormat, Role, Runtime};
+pub use values::{Database, Http, Inference, Lease, Log, LogFormat, Role, Runtime};
 
-use load::{Resolved, redacted_url};
-use table::{Kind, SETTINGS};
+use load::Resolved;
+use table::{Kind, ROLE, SETTINGS};
+use url::NoPlace;
 
 /// All settings of one process; `Debug` shows the redacted effective values alone.
 #[derive(Clone)]
@@ -60,14 +62,14 @@ impl fmt::Debug for Settings {
 impl Settings {
     /// Merges the layers and checks every value.
     ///
-    /// Reads the settings file and the key file, nothing else.
+    /// Reads the settings file and the files of key and password, nothing else.
     ///
     /// # Errors
     /// [`SettingsError`] names the first thing that is wrong and where it stands.
     pub fn load(inputs: &Inputs) -> Result<Self, SettingsError> {
         let resolved = Resolved::read(inputs)?;
         let read = Reader(&resolved);
-        let database = read.database(inputs)?;
+        let (database, shown_url) = read.database(inputs)?;
         Ok(Self {
             http: Http {
                 host: read.text("http", "host").unwrap_or_default(),
@@ -86,9 +88,9 @@ impl Settings {
                     _ => LogFormat::Json,
                 },
             },
-            effective: effective(&resolved, &database),
+            effective: effective(&resolved, &shown_url),
             origins: resolved.iter().map(|(_, value)| value.map(|value| value.origin.clone())).collect(),
-            worker_environment: worker_environment(&resolved, &database),
+            worker_environment: worker_environment(&resolved, &shown_url),
             database,
         })
     }
@@ -97,6 +99,30 @@ impl Settings {
     #[must_use]
     pub fn effective(&self) -> &[Effective] {
         &self.effective
+    }
+
+    /// Refuses a role that the database cannot have: SQLite belongs to one process (TM-179).
+    ///
+    /// # Errors
+    /// [`SettingsError::Bad`] that names the URL and where it came from.
+    pub fn check_role(&self, role: Role) -> Result<(), SettingsError> {
+        if role == Role::All || url::is_server(self.database.url.reveal()) {
+            return Ok(());
+        }
+        let problem = format!(
+            "names SQLite, which one process alone may use: role `{}` needs OceanBase, as in \
+             mysql://user:password@host:port/database",
+            role.as_str()
+        );
+        Err(self.refuse("database", "url", problem))
+    }
+
+    /// The role that was asked for; `None` when the default stands.
+    #[must_use]
+    pub fn chosen_role(&self) -> Option<Role> {
+        let origin = table::position(ROLE.0, ROLE.1).and_then(|index| self.origins.get(index))?;
+        let chosen = origin.as_ref().is_some_and(|origin| *origin != Origin::Default);
+        chosen.then_some(self.runtime.artifact_processing_role)
     }
 
     /// The error of a check that needed another crate, with the place the value came from.
@@ -112,7 +138,7 @@ impl Settings {
 
     /// What a worker process needs, under the same environment names.
     ///
-    /// A key that was read from a file travels as the file's path, so no secret is copied.
+    /// A key or a password that was read from a file travels as the file's path, so no secret is copied.
     #[must_use]
     pub fn worker_environment(&self) -> Vec<(String, String)> {
         self.worker_environment.clone()
@@ -143,7 +169,28 @@ impl Reader<'_> {
             .ok_or_else(|| self.bad(section, key, "does not fit this machine"))
     }
 
-    fn database(&self, inputs: &Inputs) -> Result<Database, SettingsError> {
+    /// A number of seconds, when one is set; its range was checked against the table.
+    fn seconds(&self, section: &str, key: &str) -> Option<Duration> {
+        let seconds = self.0.get(section, key)?.text.parse().ok()?;
+        Some(Duration::try_from_secs_f64(seconds).ok()?.max(Duration::from_millis(1)))
+    }
+
+    /// The seconds of a setting that has a default.
+    fn period(&self, section: &str, key: &str) -> Result<Duration, SettingsError> {
+        self.seconds(section, key).ok_or_else(|| self.bad(section, key, "does not fit this machine"))
+    }
+
+    fn lease(&self) -> Result<Lease, SettingsError> {
+        Ok(Lease {
+            duration: self.period("runtime", "artifact_processing_lease_seconds")?,
+            renewal: self.period("runtime", "artifact_processing_lease_renewal_seconds")?,
+            margin: self.period("runtime", "artifact_processing_lease_margin_seconds")?,
+            candidacy: self.period("runtime", "artifact_processing_candidacy_seconds")?,
+        })
+    }
+
+    /// The database, and its URL as it was given.
+    fn database(&self, inputs: &Inputs) -> Result<(Database, String), SettingsError> {
         let (url, default_folder) = match self.text("database", "url") {
             Some(url) => (url, None),
             None => {
@@ -154,11 +201,29 @@ impl Reader<'_> {
                 (format!("sqlite://{}", folder.join("powercontext.sqlite3").display()), Some(folder))
             }
         };
-        Ok(Database {
-            url: Secret::new(url),
+        let database = Database {
+            url: self.complete(&url)?,
             default_folder,
             readers: self.integer("database", "readers")?,
             busy_timeout: Duration::from_millis(self.integer("database", "busy_timeout_milliseconds")?),
+            request_timeout: self.period("database", "request_timeout_seconds")?,
+        };
+        Ok((database, url))
+    }
+
+    /// The URL with the password of the password file, if there is one.
+    fn complete(&self, url: &str) -> Result<Secret, SettingsError> {
+        let Some(path) = self.path("database", "password_file") else { return Ok(Secret::new(url)) };
+        let password = self.secret_from("database", "password_file", &path)?;
+        url::with_password(url, password.reveal()).map(Secret::new).map_err(|problem| {
+            let problem = match problem {
+                NoPlace::NoServer => "needs a `database.url` that begins with mysql://",
+                NoPlace::NoUser => {
+                    "needs a `database.url` with a user, as in mysql://user@host:port/database"
+                }
+                NoPlace::Taken => "is set together with a password in `database.url`; keep one of them",
+            };
+            self.bad("database", "password_file", problem)
         })
     }
 
@@ -176,14 +241,22 @@ impl Reader<'_> {
         }
         let threshold = self.text("runtime", "topic_memory_history_rrf_threshold");
         Ok(Runtime {
-            artifact_processing_role: Role::All,
+            artifact_processing_role: match self.text(ROLE.0, ROLE.1).as_deref() {
+                Some("api") => Role::Api,
+                Some("background") => Role::Background,
+                _ => Role::All,
+            },
             artifact_processing_max_workers: self.integer("runtime", "artifact_processing_max_workers")?,
             artifact_processing_worker_timeout_seconds: self
                 .integer("runtime", "artifact_processing_worker_timeout_seconds")?,
+            artifact_processing_tick: self.period("runtime", "artifact_processing_tick_seconds")?,
+            artifact_processing_page_size: self.integer("runtime", "artifact_processing_page_size")?,
+            artifact_processing_lease: self.lease()?,
             topic_memory_source_window_limit: self.integer("runtime", "topic_memory_source_window_limit")?,
             topic_memory_history_max_candidates: max,
             topic_memory_history_rrf_threshold: threshold.and_then(|text| text.parse().ok()).unwrap_or(70.0),
             topic_memory_history_min_candidates: min,
+            topic_memory_schedule: self.seconds("runtime", "topic_memory_schedule_seconds"),
             worker_program: self.path("runtime", "worker_program"),
         })
     }
@@ -192,7 +265,7 @@ impl Reader<'_> {
         let key_file = self.path("inference", "generation_api_key_file");
         let key = self.text("inference", "generation_api_key").map(Secret::new);
         let key = match &key_file {
-            Some(path) => Some(self.key_from(path)?),
+            Some(path) => Some(self.secret_from("inference", "generation_api_key_file", path)?),
             None => key,
         };
         let base_url = self.text("inference", "generation_base_url");
@@ -217,13 +290,13 @@ impl Reader<'_> {
         })
     }
 
-    fn key_from(&self, path: &Path) -> Result<Secret, SettingsError> {
-        let refused = |problem: String| self.bad("inference", "generation_api_key_file", &problem);
+    fn secret_from(&self, section: &str, key: &str, path: &Path) -> Result<Secret, SettingsError> {
+        let refused = |problem: String| self.bad(section, key, &problem);
         let text = std::fs::read_to_string(path)
             .map_err(|error| refused(format!("names {}, which cannot be read: {error}", path.display())))?;
         match text.trim() {
             "" => Err(refused(format!("names {}, which is empty", path.display()))),
-            key => Ok(Secret::new(key)),
+            secret => Ok(Secret::new(secret)),
         }
     }
 }
@@ -237,14 +310,14 @@ fn data_folder(inputs: &Inputs) -> Option<PathBuf> {
     base.map(|base| base.join("powercontext-fleet"))
 }
 
-fn effective(resolved: &Resolved, database: &Database) -> Vec<Effective> {
+fn effective(resolved: &Resolved, url: &str) -> Vec<Effective> {
     let show = |(setting, value): (&'static table::Setting, Option<&load::Value>)| {
         let is_url = setting.section == "database" && setting.key == "url";
-        let default_url = is_url.then(|| database.url.reveal());
+        let default_url = is_url.then_some(url);
         let text = value.map(|value| value.text.as_str()).or(default_url);
         let value_shown = text.map(|text| match setting.kind {
             _ if setting.secret => "[redacted]".to_owned(),
-            Kind::Url(_) => redacted_url(text),
+            Kind::Url(_) => url::redacted(text),
             _ => text.to_owned(),
         });
         let origin = match value {
@@ -257,13 +330,13 @@ fn effective(resolved: &Resolved, database: &Database) -> Vec<Effective> {
     resolved.iter().map(show).collect()
 }
 
-fn worker_environment(resolved: &Resolved, database: &Database) -> Vec<(String, String)> {
+fn worker_environment(resolved: &Resolved, url: &str) -> Vec<(String, String)> {
     SETTINGS
         .iter()
         .filter(|setting| setting.worker)
         .filter_map(|setting| {
             let text = match (setting.section, setting.key) {
-                ("database", "url") => database.url.reveal().to_owned(),
+                ("database", "url") => url.to_owned(),
                 (section, key) => resolved.get(section, key)?.text.clone(),
             };
             Some((setting.variable(), text))

@@ -298,10 +298,10 @@ fn file_text(kind: Kind, value: &toml::Value) -> Option<String> {
         (Kind::Text | Kind::Path | Kind::Url(_) | Kind::Choice(_), toml::Value::String(text)) => {
             Some(text.clone())
         }
-        (Kind::Integer(..) | Kind::Decimal(..) | Kind::Never(_), toml::Value::Integer(number)) => {
+        (Kind::Integer(..) | Kind::Decimal(..) | Kind::Seconds(_), toml::Value::Integer(number)) => {
             Some(number.to_string())
         }
-        (Kind::Decimal(..), toml::Value::Float(number)) => Some(number.to_string()),
+        (Kind::Decimal(..) | Kind::Seconds(_), toml::Value::Float(number)) => Some(number.to_string()),
         _ => None,
     }
 }
@@ -315,23 +315,18 @@ fn problem(setting: &Setting, text: &str) -> Option<String> {
             !scheme.is_empty() && !rest.is_empty() && !text.chars().any(char::is_control)
         }),
         Kind::Choice(words) => words.contains(&text),
-        Kind::Never(_) => false,
         Kind::Integer(least, most) => {
             text.parse::<i64>().is_ok_and(|number| (least..=most).contains(&number))
         }
         Kind::Decimal(least, most) => {
             text.parse::<f64>().is_ok_and(|number| (least..=most).contains(&number))
         }
+        Kind::Seconds(most) => {
+            text.parse::<f64>().is_ok_and(|number| number > 0.0 && number <= f64::from(most))
+        }
     };
     if fits {
         return None;
-    }
-    if setting.key == "artifact_processing_role" && matches!(text, "api" | "background") {
-        return Some(format!("asks for role {text:?}, which this release does not have; only `all` exists"));
-    }
-    if setting.key == "topic_memory_schedule_seconds" && text.parse::<i64>().is_ok_and(|number| number > 0) {
-        let problem = "asks for automatic processing, which this release does not have; leave it unset";
-        return Some(problem.to_owned());
     }
     let shown = if setting.secret || matches!(setting.kind, Kind::Url(_)) {
         String::new()
@@ -356,19 +351,4 @@ fn syntax_problem(text: &str, error: &toml::de::Error) -> String {
 
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// A URL without its password and its query, which may hold another one.
-#[must_use]
-pub(crate) fn redacted_url(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return "[redacted]".to_owned() };
-    let (user, rest) = match rest.rsplit_once('@') {
-        None => (String::new(), rest),
-        Some((user, rest)) => match user.split_once(':') {
-            None => (format!("{user}@"), rest),
-            Some((user, _)) => (format!("{user}:[redacted]@"), rest),
-        },
-    };
-    let (place, query) = rest.split_once('?').map_or((rest, ""), |(place, _)| (place, "?[redacted]"));
-    format!("{scheme}://{user}{place}{query}")
 }

@@ -22,10 +22,10 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A whole number inside the range, both ends included.
     Integer(i64, i64),
-    /// No value is accepted yet; the text says what one would be.
-    Never(&'static str),
     /// A number inside the range, both ends included.
     Decimal(f64, f64),
+    /// A number of seconds greater than 0, at most this many; less than a millisecond counts as one.
+    Seconds(u32),
 }
 
 impl Kind {
@@ -33,13 +33,13 @@ impl Kind {
     #[must_use]
     pub fn rule(self) -> String {
         match self {
-            Self::Never(text) => text.to_owned(),
             Self::Text => "a non-blank text".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Url(example) => format!("a URL such as {example}"),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Integer(least, most) => format!("a whole number from {least} to {most}"),
             Self::Decimal(least, most) => format!("a number from {least} to {most}"),
+            Self::Seconds(most) => format!("a number of seconds greater than 0, at most {most}"),
         }
     }
 }
@@ -136,27 +136,40 @@ pub const SETTINGS: &[Setting] = &[
     ),
     shared(
         ("database", "url"),
-        Kind::Url("sqlite:///absolute/path"),
+        Kind::Url("sqlite:///absolute/path or mysql://user:password@host:port/database"),
         None,
-        "Where the data is: sqlite:///absolute/path. Unset: a file in the user's data folder.",
+        "Where the data is: a file of this machine, or OceanBase. Unset: a file in the user's data folder.",
+    ),
+    shared(
+        ("database", "password_file"),
+        Kind::Path,
+        None,
+        "A file that holds the password of a mysql:// URL without one; surrounding white space is dropped.",
     ),
     shared(
         ("database", "readers"),
         Kind::Integer(1, 64),
         Some("4"),
-        "Read connections of one process, beside its one write connection.",
+        "Connections of one process for reading; writing has one on SQLite, as many more on OceanBase.",
     ),
     shared(
         ("database", "busy_timeout_milliseconds"),
         Kind::Integer(1, 600_000),
         Some("5000"),
-        "How long a write waits for another process before it fails.",
+        "How long a write waits for another one before it fails; on OceanBase at most 2 seconds.",
+    ),
+    public(
+        ("database", "request_timeout_seconds"),
+        Kind::Seconds(600),
+        Some("5"),
+        "OceanBase: how long one request may wait for the database before it is answered with 503.",
     ),
     public(
         ROLE,
-        Kind::Choice(&["all"]),
+        Kind::Choice(&["all", "api", "background"]),
         Some("all"),
-        "What this process does; `all` serves HTTP and processes Topics. Short form: --role.",
+        "What this process does: all serves HTTP and processes Topics, api serves HTTP alone, background \
+         processes Topics alone. SQLite has only all. Short form: --role.",
     ),
     public(
         ("runtime", "artifact_processing_max_workers"),
@@ -169,6 +182,42 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Integer(1, 86_400),
         Some("600"),
         "How long one worker may take for one Window before it is stopped.",
+    ),
+    public(
+        ("runtime", "artifact_processing_tick_seconds"),
+        Kind::Seconds(60),
+        Some("1"),
+        "How often processing looks at the database without being woken.",
+    ),
+    public(
+        ("runtime", "artifact_processing_page_size"),
+        Kind::Integer(16, 4_096),
+        Some("256"),
+        "Rows one look reads at once; the memory of processing is a multiple of it.",
+    ),
+    public(
+        ("runtime", "artifact_processing_lease_seconds"),
+        Kind::Seconds(3_600),
+        Some("15"),
+        "OceanBase: how long leadership lasts without a renewal; a failed leader is replaced after that.",
+    ),
+    public(
+        ("runtime", "artifact_processing_lease_renewal_seconds"),
+        Kind::Seconds(3_600),
+        Some("5"),
+        "OceanBase: how often the leader renews its lease.",
+    ),
+    public(
+        ("runtime", "artifact_processing_lease_margin_seconds"),
+        Kind::Seconds(3_600),
+        Some("2"),
+        "OceanBase: how long before the end of an unrenewed lease its leader stops acting.",
+    ),
+    public(
+        ("runtime", "artifact_processing_candidacy_seconds"),
+        Kind::Seconds(3_600),
+        Some("3"),
+        "OceanBase: how often the others try to become leader.",
     ),
     shared(
         ("runtime", "topic_memory_source_window_limit"),
@@ -196,9 +245,9 @@ pub const SETTINGS: &[Setting] = &[
     ),
     public(
         ("runtime", "topic_memory_schedule_seconds"),
-        Kind::Never("a whole number of seconds, at least 1"),
+        Kind::Seconds(31_536_000),
         None,
-        "Period of automatic processing, which this release does not have; unset means off.",
+        "Period of automatic processing. Unset: only a flush starts processing.",
     ),
     public(
         ("runtime", "worker_program"),

@@ -129,13 +129,31 @@ fn the_smallest_history_may_not_exceed_the_largest() {
 }
 
 #[test]
-fn a_role_that_does_not_exist_yet_is_refused_clearly() {
-    // TM-250
-    for role in ["api", "background"] {
-        let line = refusal(&environment(&[("RUNTIME_ARTIFACT_PROCESSING_ROLE", role)]));
-        assert!(line.contains("only `all` exists"), "{line}");
+fn each_of_the_three_roles_can_be_asked_for_and_the_default_is_known() {
+    // TM-178, TM-250
+    assert_eq!(Settings::load(&environment(&[])).unwrap().chosen_role(), None);
+    for (word, role) in [("all", Role::All), ("api", Role::Api), ("background", Role::Background)] {
+        let inputs = environment(&[("RUNTIME_ARTIFACT_PROCESSING_ROLE", word)]);
+        let settings = Settings::load(&inputs).unwrap();
+        assert_eq!(settings.runtime.artifact_processing_role, role);
+        assert_eq!((settings.chosen_role(), role.as_str()), (Some(role), word));
     }
-    assert!(refusal(&environment(&[("RUNTIME_ARTIFACT_PROCESSING_ROLE", "ALL")])).contains("one of all"));
+    let line = refusal(&environment(&[("RUNTIME_ARTIFACT_PROCESSING_ROLE", "ALL")]));
+    assert!(line.contains("one of all, api, background"), "{line}");
+}
+
+#[test]
+fn sqlite_is_refused_for_every_role_but_all() {
+    // TM-179
+    let sqlite = Settings::load(&environment(&[])).unwrap();
+    let server = Settings::load(&environment(&[("DATABASE_URL", "mysql://root@host:2881/fleet")])).unwrap();
+    assert_eq!(sqlite.check_role(Role::All), Ok(()));
+    for role in [Role::Api, Role::Background] {
+        let line = sqlite.check_role(role).unwrap_err().to_string();
+        assert!(line.contains("`database.url` from the default names SQLite"), "{line}");
+        assert!(line.contains(&format!("role `{}` needs OceanBase", role.as_str())), "{line}");
+        assert_eq!(server.check_role(role), Ok(()));
+    }
 }
 
 #[test]
@@ -156,13 +174,13 @@ fn a_file_value_of_the_wrong_type_is_refused() {
 fn secrets_and_passwords_are_never_shown() {
     // TM-228, TM-229
     let settings = Settings::load(&environment(&[
-        ("DATABASE_URL", "oceanbase://root@tenant:s3/c?r@t@host:2881/db?password=s3/c?r@t"),
+        ("DATABASE_URL", "mysql://root@tenant:s3/c?r@t@host:2881/db?password=s3/c?r@t"),
         ("INFERENCE_GENERATION_API_KEY", "sk-live-1"),
     ]))
     .unwrap();
     let shown = format!("{settings:?} {:?} {:?}", settings.database, settings.inference);
     assert!(!shown.contains("s3/c") && !shown.contains("sk-live"), "{shown}");
-    assert!(shown.contains("oceanbase://root@tenant:[redacted]@"), "{shown}");
+    assert!(shown.contains("mysql://root@tenant:[redacted]@"), "{shown}");
     let blank = refusal(&environment(&[("INFERENCE_GENERATION_API_KEY", " ")]));
     assert!(!blank.contains("not \""), "{blank}");
     let line = refusal(&environment(&[("INFERENCE_GENERATION_BASE_URL", "https://me:s3@host/v1")]));
@@ -285,18 +303,75 @@ fn the_debug_text_of_the_inputs_shows_names_and_no_value() {
 }
 
 #[test]
-fn a_schedule_of_automatic_processing_is_refused_clearly() {
+fn automatic_processing_is_off_unless_a_period_above_zero_is_set() {
     // TM-245
     let with = |value| environment(&[("RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", value)]);
-    for value in ["0", "-1", "1.5", "soon", ""] {
-        let line = refusal(&with(value));
-        assert!(line.contains("SCHEDULE_SECONDS must be a whole number of seconds"), "{line}");
+    let schedule = |inputs: &Inputs| Settings::load(inputs).unwrap().runtime.topic_memory_schedule;
+    assert_eq!(schedule(&environment(&[])), None);
+    for (value, milliseconds) in [("60", 60_000), ("0.5", 500), ("1e-9", 1), ("31536000", 31_536_000_000)] {
+        assert_eq!(schedule(&with(value)), Some(Duration::from_millis(milliseconds)), "{value}");
     }
-    let line = refusal(&with("60"));
-    assert!(line.contains("SCHEDULE_SECONDS") && line.contains("this release does not have"), "{line}");
-    let (_folder, path) = file("[runtime]\ntopic_memory_schedule_seconds = 60\n");
-    let line = refusal(&Inputs { file: Some(path), ..environment(&[]) });
-    assert!(line.contains("this release does not have"), "{line}");
+    for value in ["0", "-1", "-0.5", "0.0", "NaN", "inf", "31536001", "soon", ""] {
+        let line = refusal(&with(value));
+        assert!(line.contains("SCHEDULE_SECONDS must be a number of seconds greater than 0"), "{line}");
+    }
+    for (value, milliseconds) in [("60", 60_000), ("0.5", 500)] {
+        let (_folder, path) = file(&format!("[runtime]\ntopic_memory_schedule_seconds = {value}\n"));
+        let inputs = Inputs { file: Some(path), ..environment(&[]) };
+        assert_eq!(schedule(&inputs), Some(Duration::from_millis(milliseconds)));
+    }
+}
+
+#[test]
+fn the_lease_and_the_tick_have_the_documented_defaults() {
+    // B-24
+    let runtime = Settings::load(&environment(&[])).unwrap().runtime;
+    let seconds = Duration::from_secs;
+    assert_eq!(
+        runtime.artifact_processing_lease,
+        Lease { duration: seconds(15), renewal: seconds(5), margin: seconds(2), candidacy: seconds(3) }
+    );
+    assert_eq!(runtime.artifact_processing_tick, seconds(1));
+    assert_eq!(runtime.artifact_processing_page_size, 256);
+    for (name, value) in [
+        ("LEASE_SECONDS", "0"),
+        ("LEASE_RENEWAL_SECONDS", "3601"),
+        ("CANDIDACY_SECONDS", ""),
+        ("PAGE_SIZE", "15"),
+    ] {
+        let name = format!("RUNTIME_ARTIFACT_PROCESSING_{name}");
+        assert!(refusal(&environment(&[(&name, value)])).contains(&name));
+    }
+}
+
+#[test]
+fn a_password_file_completes_the_database_url_and_travels_as_its_path() {
+    // TM-228, TM-229
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("password");
+    let with =
+        |url: &str| environment(&[("DATABASE_URL", url), ("DATABASE_PASSWORD_FILE", path.to_str().unwrap())]);
+    let inputs = with("mysql://root@tenant@host:2881/fleet");
+    assert!(
+        refusal(&inputs).contains("`database.password_file`") && refusal(&inputs).contains("cannot be read")
+    );
+    fs::write(&path, "pw/1@x\n").unwrap();
+    let settings = Settings::load(&inputs).unwrap();
+    let complete = "mysql://root@tenant:%70%77%2F%31%40%78@host:2881/fleet";
+    assert_eq!(settings.database.url.reveal(), complete);
+    let passed = settings.worker_environment();
+    let shown = format!("{settings:?} {:?} {passed:?}", settings.database);
+    assert!(!shown.contains("pw/1") && !shown.contains("%70"), "{shown}");
+    let worker = Inputs { environment: passed, ..Inputs::default() };
+    assert_eq!(Settings::load(&worker).unwrap().database.url, settings.database.url);
+    for (url, problem) in [
+        ("mysql://root:pw2@host/fleet", "keep one of them"),
+        ("sqlite:///a/b", "begins with mysql://"),
+        ("mysql://host/fleet", "with a user"),
+    ] {
+        let line = refusal(&with(url));
+        assert!(line.contains("password_file") && line.contains(problem) && !line.contains("pw2"), "{line}");
+    }
 }
 
 #[test]

@@ -29,21 +29,52 @@ pub struct Http {
 /// Where the data is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Database {
-    /// The URL; it may hold a password.
+    /// The URL with its password, wherever that came from.
     pub url: Secret,
     /// The folder of the default database, to be created with mode 0700; `None` for a chosen URL.
     pub default_folder: Option<PathBuf>,
-    /// Read connections of one process.
+    /// Connections of one process for reading.
     pub readers: u32,
-    /// How long a write waits for another process.
+    /// How long a write waits for another one.
     pub busy_timeout: Duration,
+    /// How long a request may wait for a database that is shared.
+    pub request_timeout: Duration,
 }
 
-/// What this process does.
+/// What this process does (TM-178).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Serves HTTP and processes Topics with child processes (TM-250).
+    /// Serves HTTP and processes Topics.
     All,
+    /// Serves HTTP.
+    Api,
+    /// Processes Topics.
+    Background,
+}
+
+impl Role {
+    /// The word of the setting.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Api => "api",
+            Self::Background => "background",
+        }
+    }
+}
+
+/// How one leader is chosen and kept among processes that share a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// How long leadership lasts without a renewal.
+    pub duration: Duration,
+    /// How often the leader renews.
+    pub renewal: Duration,
+    /// How long before the end of an unrenewed lease its leader stops acting.
+    pub margin: Duration,
+    /// How often the others try.
+    pub candidacy: Duration,
 }
 
 /// How Sources become Topics.
@@ -55,6 +86,12 @@ pub struct Runtime {
     pub artifact_processing_max_workers: usize,
     /// Local timeout of one worker, in seconds (TM-249).
     pub artifact_processing_worker_timeout_seconds: u64,
+    /// How often processing looks at the database without being woken.
+    pub artifact_processing_tick: Duration,
+    /// Rows one look reads at once.
+    pub artifact_processing_page_size: usize,
+    /// Leadership on a shared database.
+    pub artifact_processing_lease: Lease,
     /// Sources in one Window at most (TM-246).
     pub topic_memory_source_window_limit: u32,
     /// Selected Topics at most (TM-247).
@@ -63,6 +100,8 @@ pub struct Runtime {
     pub topic_memory_history_rrf_threshold: f64,
     /// Selected Topics even below the threshold (TM-247).
     pub topic_memory_history_min_candidates: usize,
+    /// Period of automatic processing; `None` means off (TM-245).
+    pub topic_memory_schedule: Option<Duration>,
     /// The worker program; `None` means beside the own one.
     pub worker_program: Option<PathBuf>,
 }

@@ -210,7 +210,8 @@ fn terminal_codes() -> String {
 /// TM-075). A process that dies right after it has used the attempt up.
 ///
 /// # Errors
-/// [`StoreError`] when the database cannot be used; then nothing is counted.
+/// [`StoreError`] when the database cannot be used; then nothing is counted, unless the answer to the
+/// commit was lost.
 pub async fn start_attempt(
     store: &Store,
     fence: &Fence,
@@ -275,7 +276,8 @@ pub(crate) async fn count_attempt(
 /// Counts capacity for one generator call before it is made (TM-061, TM-064).
 ///
 /// # Errors
-/// [`StoreError`] when the database cannot be used; then nothing is counted.
+/// [`StoreError`] when the database cannot be used; then nothing is counted, unless the answer to the
+/// commit was lost.
 pub async fn reserve(
     store: &Store,
     attempt: &AttemptFence,

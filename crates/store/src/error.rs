@@ -10,7 +10,9 @@ use crate::database::DatabaseError;
 /// The database could not be used, or what it holds is not what this crate writes.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A statement failed; the source has the cause. Retrying later may help.
+    /// A statement failed; the source has the cause. Retrying later may help. Nothing was written, but a
+    /// commit whose answer was lost ([`CommitUnknown`](crate::DatabaseErrorKind::CommitUnknown)) may have
+    /// happened all the same.
     #[error("database operation `{operation}` failed")]
     Unavailable {
         /// Which repository function was running.

@@ -41,6 +41,9 @@ pub(crate) struct Hit {
 /// The number a Scope's terms carry; `None` when there is no such Scope.
 pub(crate) async fn scope_key(tx: &mut Transaction, scope: &ScopeId) -> Result<Option<i64>, StoreError> {
     let at = StoreError::at("fulltext.scope_key");
+    if !tx.engine().tells_apart(scope.as_str()) {
+        return Ok(None);
+    }
     let row = tx
         .query_one("SELECT scope_key FROM pc_scopes WHERE scope_id = ?", values![scope.as_str()])
         .await

@@ -59,7 +59,7 @@ pub async fn acquire(
     ttl: Duration,
 ) -> Result<Option<SupervisorGeneration>, StoreError> {
     elected(store)?;
-    store.database.transact("leases.acquire", |tx| acquire_in(tx, holder, ttl)).await
+    store.database.transact_lease("leases.acquire", |tx| acquire_in(tx, holder, ttl)).await
 }
 
 async fn acquire_in(
@@ -155,7 +155,7 @@ async fn change_own(
         tx.commit().await.map_err(&at)?;
         Ok(affected == 1)
     };
-    store.database.transact(operation, change).await
+    store.database.transact_lease(operation, change).await
 }
 
 /// The newest term, whether or not its lease is still valid; `None` before the first.

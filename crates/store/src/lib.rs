@@ -6,8 +6,9 @@
 //!
 //! SQLite lets one transaction write at a time. On OceanBase each transaction locks the rows it
 //! decides on, always in this order, because the server does not detect deadlocks: Scope tree, journal,
-//! attempt, cursor, heads, pending, targets of an automatic wave, binding state, lease. Nothing is
-//! decided on a row that was only read.
+//! attempt, cursor, heads, search counts, pending, targets of an automatic wave, binding state, lease.
+//! Nothing is decided on a row that was only read, but for a Cursor that covers something, because
+//! Cursors only grow, and for what is due and frozen, because one leader alone starts and completes waves.
 
 mod active;
 mod database;
@@ -32,7 +33,7 @@ mod tests;
 
 pub use database::{DatabaseError, DatabaseErrorKind};
 pub use error::StoreError;
-pub use migrations::{MigrationReport, migrate};
+pub use migrations::{MigrationReport, SchemaState, migrate, schema_state};
 pub use options::{DatabaseUrl, InvalidUrl, OpenError, SearchVersions, StoreOptions};
 pub use ownership::{Claim, ClaimError};
 

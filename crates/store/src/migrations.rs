@@ -7,6 +7,9 @@
 //! that only open a store never migrate.
 
 mod lock;
+mod state;
+
+pub use state::{SchemaState, schema_state};
 
 use powercontext_core::ambient::IdSource;
 use powercontext_core::content::digest;

@@ -75,7 +75,7 @@ pub struct Published {
     pub updated: Vec<TopicRef>,
 }
 
-/// Why a Window was not published. Nothing was written.
+/// Why a Window was not published. Nothing was written, unless the store lost the answer to the commit.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// The leadership term is over. Drop the work; retrying cannot help.
@@ -141,7 +141,7 @@ impl PublishError {
 /// Publishes a Window: its Topics become readable and the Cursor moves, at once and once only.
 ///
 /// # Errors
-/// [`PublishError`]; every table is as it was.
+/// [`PublishError`]; every table is as it was, unless the answer to the commit was lost.
 pub async fn publish(store: &Store, request: &PublishRequest) -> Result<Published, PublishError> {
     check_window(request)?;
     check_topics(&request.operations)?;

@@ -381,11 +381,17 @@ async fn insert_relations(
 }
 
 async fn version(tx: &mut Transaction, id: &str) -> Result<Option<i64>, DatabaseError> {
+    if !tx.engine().tells_apart(id) {
+        return Ok(None);
+    }
     let row = tx.query_one("SELECT version FROM pc_scopes WHERE scope_id = ?", values![id]).await?;
     row.map(|row| row.integer(0)).transpose()
 }
 
 async fn load(tx: &mut Transaction, id: &str) -> Result<Option<Scope>, StoreError> {
+    if !tx.engine().tells_apart(id) {
+        return Ok(None);
+    }
     Ok(load_all(tx, &[Value::from(id)]).await?.pop())
 }
 

@@ -151,7 +151,7 @@ async fn add_in(mut tx: Transaction, new: &NewSource) -> Result<Position, Refuse
     let at = StoreError::at("sources.add");
     let scope = new.scope.as_str();
     let text = "UPDATE pc_source_journals SET head = head + 1 WHERE scope_id = ?";
-    if tx.execute(text, values![scope]).await.map_err(&at)? != 1 {
+    if !tx.engine().tells_apart(scope) || tx.execute(text, values![scope]).await.map_err(&at)? != 1 {
         return Err(AddSourceError::ScopeNotFound.into());
     }
     let head = journal_head(&mut tx, &new.scope).await.map_err(&at)?;
@@ -282,16 +282,17 @@ pub async fn get(
     source_ref: &SourceRef,
 ) -> Result<Option<Source>, ReadSourcesError> {
     let at = StoreError::at("sources.get");
+    let (id, engine) = (source_ref.source_id.as_str(), store.database.engine());
     let mut reader = store.database.snapshot().await.map_err(&at)?;
     let row = reader
         .query_one(
             "SELECT position, source_type, source_id, content, metadata, content_digest FROM pc_sources \
              WHERE scope_id = ? AND source_type = ? AND source_id = ?",
-            values![scope.as_str(), &source_ref.source_type, source_ref.source_id.as_str()],
+            values![scope.as_str(), &source_ref.source_type, id],
         )
         .await
         .map_err(&at)?;
-    match row {
+    match row.filter(|_| engine.tells_apart(scope.as_str()) && engine.tells_apart(id)) {
         Some(row) => Ok(Some(source(&row)?)),
         None if journal_head(&mut reader, scope).await.map_err(&at)?.is_some() => Ok(None),
         None => Err(ReadSourcesError::ScopeNotFound),
@@ -389,6 +390,9 @@ async fn read_head(
     text: Text,
     scope: &ScopeId,
 ) -> Result<Option<Position>, DatabaseError> {
+    if !tx.engine().tells_apart(scope.as_str()) {
+        return Ok(None);
+    }
     let row = tx.query_one(text, values![scope.as_str()]).await?;
     row.map(|row| row.integer(0).map(Position::new)).transpose()
 }

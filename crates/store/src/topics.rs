@@ -114,6 +114,10 @@ pub async fn get(
 ) -> Result<Option<TopicRevision>, StoreError> {
     let at = StoreError::at("topics.get");
     let (id, revision) = (topic.artifact_id.as_str(), topic.revision.get());
+    let engine = store.database.engine();
+    if !engine.tells_apart(scope.as_str()) || !engine.tells_apart(id) {
+        return Ok(None);
+    }
     let mut reader = store.database.snapshot().await.map_err(&at)?;
     let row = reader
         .query_one(

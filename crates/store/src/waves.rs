@@ -3,7 +3,8 @@
 //! Targets are scratch of one term: Pending, Cursors and the completion time stay the truth, and a new
 //! term clears them. Whether a binding is due, what belongs to a wave and when it is complete is decided
 //! here, by the database's clock and in one fenced transaction each; when to ask is the supervisor's.
-//! Rows are frozen, checked and removed by one statement each, whatever their number.
+//! Rows are frozen, checked and removed by one statement each, whatever their number. Captures wait for
+//! the removal of Pending rows alone: what a completed wave leaves behind is removed after it.
 
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ pub enum Completion {
     },
     /// A Cursor does not cover its target yet; nothing was written.
     Uncovered,
-    /// The wave has no targets: it was completed before, or cleared by another term.
+    /// The wave has no targets: it was completed before, replaced, or cleared by another term.
     Gone,
 }
 
@@ -73,7 +74,7 @@ pub struct LateFact {
     pub held: bool,
 }
 
-/// Why a wave was not changed. Nothing was written.
+/// Why a wave was not changed. Nothing was written, unless the store lost the answer to the commit.
 #[derive(Debug, thiserror::Error)]
 pub enum WaveError {
     /// The term is over.
@@ -140,7 +141,15 @@ async fn freeze_in(
     if members == 0 {
         return Ok(Freeze::NothingPending);
     }
-    finish(tx, fence).await?;
+    if !leases::hold(&mut tx, fence).await.map_err(&at)? {
+        return Err(WaveError::Fenced);
+    }
+    // A completion of this term whose answer was lost may have committed meanwhile; it held the lease too,
+    // so none can from here on.
+    if let Some(refused) = refusal(&mut tx, wave, interval).await.map_err(&at)? {
+        return Ok(refused);
+    }
+    tx.commit().await.map_err(&at)?;
     Ok(Freeze::Frozen { members })
 }
 
@@ -229,12 +238,22 @@ async fn mark_in(
 /// clock and removes the wave's settled Pending rows, both or neither (TM-208, TM-211, TM-214).
 ///
 /// A row that a newer Source raised, or whose flush is not answered, stays, and so do rows that came after
-/// the freeze.
+/// the freeze. Completing again after a lost reply is safe: at most it sets the time again.
 ///
 /// # Errors
 /// [`WaveError`].
 pub async fn complete(store: &Store, fence: &Fence, wave: &AutoWave) -> Result<Completion, WaveError> {
-    store.database.transact_long("waves.complete", |tx| complete_in(tx, fence, wave)).await
+    let completion =
+        store.database.transact_long("waves.complete", |tx| complete_in(tx, fence, wave)).await?;
+    if matches!(completion, Completion::Completed { .. }) {
+        // Not in the same transaction, because captures wait for the removed Pending rows until it ends.
+        let forgotten = store.database.transact_long("waves.forget", |tx| forget_in(tx, fence, wave)).await;
+        if let Err(error) = forgotten {
+            // The binding's next freeze removes them, or the next term.
+            tracing::debug!(?error, wave = %wave.id, "targets of a completed wave stay");
+        }
+    }
+    Ok(completion)
 }
 
 async fn complete_in(mut tx: Transaction, fence: &Fence, wave: &AutoWave) -> Result<Completion, WaveError> {
@@ -248,10 +267,16 @@ async fn complete_in(mut tx: Transaction, fence: &Fence, wave: &AutoWave) -> Res
         return Ok(Completion::Uncovered);
     }
     let removed = tx.execute(REMOVE_SETTLED, values![binding, id]).await.map_err(&at)?;
-    tx.execute(REMOVE_TARGETS, values![binding]).await.map_err(&at)?;
     tx.execute(COMPLETED_NOW, values![binding]).await.map_err(&at)?;
     finish(tx, fence).await?;
     Ok(Completion::Completed { removed })
+}
+
+async fn forget_in(mut tx: Transaction, fence: &Fence, wave: &AutoWave) -> Result<(), WaveError> {
+    let at = StoreError::at("waves.forget");
+    begin(&mut tx, fence).await?;
+    tx.execute(FORGET, values![wave.id.as_str(), wave.binding.as_str()]).await.map_err(&at)?;
+    finish(tx, fence).await
 }
 
 /// At most `limit` Pending rows of the wave's binding behind `after`, ascending by Scope, whether they
@@ -306,14 +331,17 @@ const SINCE_COMPLETION: Twin = Twin {
 
 const REMOVE_TARGETS: &str = "DELETE FROM pc_artifact_processing_auto_wave_targets WHERE binding_name = ?";
 
-const FREEZE: &str = "INSERT INTO pc_artifact_processing_auto_wave_targets \
+pub(crate) const FORGET: &str =
+    "DELETE FROM pc_artifact_processing_auto_wave_targets WHERE wave_id = ? AND binding_name = ?";
+
+pub(crate) const FREEZE: &str = "INSERT INTO pc_artifact_processing_auto_wave_targets \
     (wave_id, binding_name, scope_id, source_through, completed) \
     SELECT ?, binding_name, scope_id, source_through, FALSE \
     FROM pc_artifact_processing_pending WHERE binding_name = ?";
 
 /// The page is cut before anything is joined to it. The hint keeps OceanBase from reading whole tables for
 /// the joins; SQLite takes it for a comment.
-const TARGETS: &str = "SELECT /*+ LEADING(target pending place budget) USE_NL(pending place budget) */ \
+pub(crate) const TARGETS: &str = "SELECT /*+ LEADING(target pending place budget) USE_NL(pending place budget) */ \
     target.binding_name, target.scope_id, coalesce(pending.source_through, target.source_through), \
     coalesce(pending.flush_generation, 0), coalesce(pending.handled_flush_generation, 0), \
     coalesce(place.position, 0), budget.attempts, budget.failure_code, target.source_through \
@@ -330,7 +358,7 @@ const TARGETS: &str = "SELECT /*+ LEADING(target pending place budget) USE_NL(pe
     ORDER BY target.scope_id";
 
 /// Cut and hinted like the page of targets.
-const LATE: &str = "SELECT /*+ LEADING(pending place budget target) USE_NL(place budget target) */ \
+pub(crate) const LATE: &str = "SELECT /*+ LEADING(pending place budget target) USE_NL(place budget target) */ \
     pending.binding_name, pending.scope_id, pending.source_through, pending.flush_generation, \
     pending.handled_flush_generation, coalesce(place.position, 0), budget.attempts, budget.failure_code, \
     target.scope_id IS NOT NULL \
@@ -347,7 +375,7 @@ const LATE: &str = "SELECT /*+ LEADING(pending place budget target) USE_NL(place
       AND target.scope_id = pending.scope_id AND target.completed = FALSE \
     ORDER BY pending.scope_id";
 
-const MARK_COVERED: &str = "UPDATE pc_artifact_processing_auto_wave_targets SET completed = TRUE \
+pub(crate) const MARK_COVERED: &str = "UPDATE pc_artifact_processing_auto_wave_targets SET completed = TRUE \
     WHERE wave_id = ? AND binding_name = ? AND completed = FALSE \
     AND source_through <= (SELECT position FROM pc_source_cursors AS place \
       WHERE place.scope_id = pc_artifact_processing_auto_wave_targets.scope_id \
@@ -358,7 +386,7 @@ const ANY_TARGET: &str = "SELECT 1 FROM pc_artifact_processing_auto_wave_targets
 
 /// Marks are not trusted: every target is compared with its Cursor (TM-214). The hint keeps OceanBase from
 /// reading the Cursors of all Scopes there are.
-const UNCOVERED: &str = "SELECT /*+ LEADING(target place) USE_NL(place) */ 1 \
+pub(crate) const UNCOVERED: &str = "SELECT /*+ LEADING(target place) USE_NL(place) */ 1 \
     FROM pc_artifact_processing_auto_wave_targets AS target \
     LEFT JOIN pc_source_cursors AS place \
       ON place.scope_id = target.scope_id AND place.binding_name = target.binding_name \
@@ -366,7 +394,7 @@ const UNCOVERED: &str = "SELECT /*+ LEADING(target place) USE_NL(place) */ 1 \
     AND coalesce(place.position, 0) < target.source_through LIMIT 1";
 
 /// Every Cursor covers its target, and so does a row that no newer Source raised above the target.
-const REMOVE_SETTLED: &str = "DELETE FROM pc_artifact_processing_pending \
+pub(crate) const REMOVE_SETTLED: &str = "DELETE FROM pc_artifact_processing_pending \
     WHERE binding_name = ? AND handled_flush_generation = flush_generation \
     AND EXISTS (SELECT 1 FROM pc_artifact_processing_auto_wave_targets AS target \
       WHERE target.wave_id = ? AND target.binding_name = pc_artifact_processing_pending.binding_name \

@@ -1,13 +1,15 @@
-//! The real worker, killed by its own hand right after a chosen step, once.
+//! The real worker, killed or frozen by its own hand right after a chosen step, once.
 //!
 //! `STOPPING_WORKER_AFTER` names the step, `STOPPING_WORKER_MARK` a file that is made just before the
-//! kill; where it exists already, the worker runs through.
+//! signal; where it exists already, the worker runs through. `STOPPING_WORKER_SIGNAL` is `KILL`, the
+//! default, or `STOP`, after which somebody has to continue it.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use powercontext_core::work::Step;
 use powercontext_worker::StepObserver;
+use rustix::process::{Signal, getpid, kill_process};
 
 struct StopAfter;
 
@@ -18,9 +20,12 @@ impl StepObserver for StopAfter {
             return;
         }
         let Ok(mark) = std::env::var("STOPPING_WORKER_MARK") else { return };
+        let signal = match std::env::var("STOPPING_WORKER_SIGNAL").as_deref() {
+            Ok("STOP") => Signal::STOP,
+            _ => Signal::KILL,
+        };
         if std::fs::File::create_new(mark).is_ok() {
-            let own = rustix::process::getpid();
-            let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
+            let _ = kill_process(getpid(), signal);
         }
     }
 }

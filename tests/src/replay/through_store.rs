@@ -5,8 +5,7 @@ use async_trait::async_trait;
 use powercontext_core::ambient::{IdSource, SystemIds};
 use powercontext_core::content;
 use powercontext_core::ids::{
-    ArtifactId, AttemptId, BindingName, FlushGeneration, HolderId, Revision, ScopeId, SourceId, SourceRef,
-    Window,
+    ArtifactId, AttemptId, BindingName, FlushGeneration, Revision, ScopeId, SourceId, SourceRef, Window,
 };
 use powercontext_core::projection::project;
 use powercontext_core::topic::{BINDING, TopicRef};
@@ -14,8 +13,10 @@ use powercontext_core::work::{Fence, Frontier, WorkKey, WorkMode};
 use powercontext_store::budgets::{AttemptFence, AttemptStart, start_attempt};
 use powercontext_store::publish::{PreparedTopic, PublishRequest, TopicOperation, publish};
 use powercontext_store::sources::{self, NewSource};
-use powercontext_store::{Store, cursors, leases};
+use powercontext_store::{Store, cursors};
 use serde_json::json;
+
+use crate::scene::new_term;
 
 use super::{Publication, Published, Publisher};
 
@@ -31,9 +32,8 @@ impl ThroughStore {
     /// # Panics
     /// When the store refuses.
     pub async fn new(store: Store) -> Self {
-        let holder = HolderId::parse(SystemIds.random().to_string()).expect("a holder");
-        let generation = leases::begin_embedded_term(&store, &holder).await.expect("a term");
-        Self { store, fence: Fence { holder, generation } }
+        let fence = new_term(&store, &SystemIds.random().to_string()).await;
+        Self { store, fence }
     }
 }
 

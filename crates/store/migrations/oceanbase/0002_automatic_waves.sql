@@ -16,5 +16,7 @@ CREATE TABLE IF NOT EXISTS pc_artifact_processing_auto_wave_targets (
     source_through BIGINT NOT NULL CHECK (source_through >= 1),
     completed BOOLEAN NOT NULL DEFAULT FALSE,
     PRIMARY KEY (wave_id, binding_name, scope_id),
-    KEY pc_artifact_processing_auto_wave_targets_open (binding_name, wave_id, completed, scope_id)
+    -- All that a page of open targets reads; a page would go through the completed ones of the table itself.
+    KEY pc_artifact_processing_auto_wave_targets_open
+        (binding_name, wave_id, completed, scope_id, source_through)
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

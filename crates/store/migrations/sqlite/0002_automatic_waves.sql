@@ -15,5 +15,6 @@ CREATE TABLE pc_artifact_processing_auto_wave_targets (
     completed INTEGER NOT NULL DEFAULT FALSE,
     PRIMARY KEY (wave_id, binding_name, scope_id)
 ) WITHOUT ROWID;
+-- All that a page of open targets reads; a page would go through the completed ones of the table itself.
 CREATE INDEX pc_artifact_processing_auto_wave_targets_open
-    ON pc_artifact_processing_auto_wave_targets (binding_name, wave_id, completed, scope_id);
+    ON pc_artifact_processing_auto_wave_targets (binding_name, wave_id, completed, scope_id, source_through);

@@ -2,6 +2,8 @@
 
 use sqlx::mysql::MySqlDatabaseError;
 
+use super::Engine;
+
 /// What kind of failure a statement met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseErrorKind {
@@ -32,9 +34,9 @@ pub struct DatabaseError {
 }
 
 impl DatabaseError {
-    /// The same failure, met while committing.
-    pub(super) fn while_committing(mut self) -> Self {
-        if self.is_end_of_connection() {
+    /// The same failure, met while committing. Whatever a server says to that, it may have committed.
+    pub(super) fn while_committing(mut self, engine: Engine) -> Self {
+        if engine == Engine::OceanBase || self.is_end_of_connection() {
             self.kind = DatabaseErrorKind::CommitUnknown;
         }
         self

@@ -48,6 +48,14 @@ pub enum Engine {
     OceanBase,
 }
 
+impl Engine {
+    /// Whether a stored identity can be this text. OceanBase compares as if there were no spaces at the
+    /// ends of texts, so one that ends in a space would find the identity without it.
+    pub fn tells_apart(self, identity: &str) -> bool {
+        self == Self::Sqlite || !identity.ends_with(' ')
+    }
+}
+
 /// Where the database is.
 #[derive(Clone, Debug)]
 pub enum Target {
@@ -205,14 +213,18 @@ impl Row {
 enum Span {
     Short,
     Long,
+    /// Short, on the connection that is kept for the lease.
+    Lease,
 }
 
-/// An open database: connections for writers and for readers, all opened when first needed.
+/// An open database: connections for writers and for readers, all opened when first needed. A server has
+/// one more for the lease alone, so that a leader renews in time however many writers wait.
 #[derive(Clone)]
 pub struct Database {
     engine: Engine,
     writers: Arc<Pool>,
     readers: Arc<Pool>,
+    lease: Arc<Pool>,
     retries: Arc<AtomicU64>,
 }
 
@@ -234,9 +246,15 @@ impl Database {
                 (Engine::OceanBase, server.connections.max(MIN_WRITERS), server.connections)
             }
         };
+        let writers = Arc::new(Pool::new(Opener::new(target, Role::Writer), writers));
+        let lease = match engine {
+            Engine::Sqlite => Arc::clone(&writers),
+            Engine::OceanBase => Arc::new(Pool::new(Opener::new(target, Role::Writer), 1)),
+        };
         let database = Self {
             engine,
-            writers: Arc::new(Pool::new(Opener::new(target, Role::Writer), writers)),
+            writers,
+            lease,
             readers: Arc::new(Pool::new(Opener::new(target, Role::Reader), readers)),
             retries: Arc::new(AtomicU64::new(0)),
         };
@@ -252,6 +270,9 @@ impl Database {
     /// Closes every connection, the writing ones last, and stays closed.
     pub async fn close(&self) {
         self.readers.close().await;
+        if self.engine == Engine::OceanBase {
+            self.lease.close().await;
+        }
         self.writers.close().await;
     }
 
@@ -273,8 +294,8 @@ impl Database {
         self.repeat(operation, Span::Short, body).await
     }
 
-    /// The same for the few transactions whose statements go over a whole wave: on OceanBase they get a
-    /// minute instead of seconds, on a connection of its own. Locks are waited for no longer.
+    /// The same for the few transactions whose statements go over a whole wave: on OceanBase they get
+    /// minutes instead of seconds, on a connection of its own. Locks are waited for no longer.
     pub async fn transact_long<T, E, F, Fut>(&self, operation: &'static str, body: F) -> Result<T, E>
     where
         F: Fn(Transaction) -> Fut,
@@ -282,6 +303,16 @@ impl Database {
         E: std::error::Error + From<StoreError> + 'static,
     {
         self.repeat(operation, Span::Long, body).await
+    }
+
+    /// The same for the lease, which waits for no other transaction of this process.
+    pub async fn transact_lease<T, E, F, Fut>(&self, operation: &'static str, body: F) -> Result<T, E>
+    where
+        F: Fn(Transaction) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: std::error::Error + From<StoreError> + 'static,
+    {
+        self.repeat(operation, Span::Lease, body).await
     }
 
     async fn repeat<T, E, F, Fut>(&self, operation: &'static str, span: Span, body: F) -> Result<T, E>
@@ -294,6 +325,7 @@ impl Database {
         loop {
             let transaction = match (self.engine, span) {
                 (Engine::OceanBase, Span::Long) => Transaction::long(&self.writers).await,
+                (_, Span::Lease) => self.write_on(&self.lease).await,
                 _ => self.write().await,
             };
             match body(transaction.map_err(StoreError::at(operation))?).await {
@@ -309,13 +341,17 @@ impl Database {
     /// Starts a writing transaction. On SQLite it returns once this process and every other one let
     /// it write; on OceanBase each statement takes its row locks.
     pub async fn write(&self) -> Result<Transaction, DatabaseError> {
+        self.write_on(&self.writers).await
+    }
+
+    async fn write_on(&self, pool: &Arc<Pool>) -> Result<Transaction, DatabaseError> {
         let text = match self.engine {
             Engine::Sqlite => "BEGIN IMMEDIATE",
             Engine::OceanBase => "START TRANSACTION",
         };
         let mut retries = 0;
         loop {
-            match Transaction::begin(&self.writers, text).await {
+            match Transaction::begin(pool, text).await {
                 Err(error) if error.kind == DatabaseErrorKind::Busy && retries < RETRIES => {
                     retries += 1;
                     self.count_retry("begin", retries);

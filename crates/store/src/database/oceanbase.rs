@@ -32,8 +32,8 @@ pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// The longest one statement of a migration may take.
 pub(super) const MIGRATION_LIMIT: Duration = Duration::from_secs(600);
 /// The longest a transaction over a whole wave takes, and how long its answers are waited for.
-const WAVE_LIMIT: Duration = Duration::from_secs(60);
-pub(super) const WAVE_ANSWER_LIMIT: Duration = Duration::from_secs(65);
+const WAVE_LIMIT: Duration = Duration::from_secs(300);
+pub(super) const WAVE_ANSWER_LIMIT: Duration = Duration::from_secs(305);
 
 /// How many statements a connection keeps prepared; the server refuses more than 50 open ones.
 const PREPARED_STATEMENTS: usize = 32;

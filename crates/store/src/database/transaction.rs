@@ -45,6 +45,12 @@ impl Transaction {
         };
         if started.is_err() {
             transaction.state = State::Finished;
+            // A server may have begun all the same; a file has not.
+            if transaction.engine() == Engine::OceanBase
+                && let Some(lent) = transaction.lent.as_mut()
+            {
+                lent.link = None;
+            }
         }
         started.map(|()| transaction)
     }
@@ -156,7 +162,8 @@ impl Transaction {
 
     /// Makes everything since the start durable and visible.
     pub async fn commit(mut self) -> Result<(), DatabaseError> {
-        self.command("COMMIT".to_owned()).await.map_err(DatabaseError::while_committing)?;
+        let engine = self.engine();
+        self.command("COMMIT".to_owned()).await.map_err(|error| error.while_committing(engine))?;
         if self.state != State::Session {
             self.state = State::Finished;
         }

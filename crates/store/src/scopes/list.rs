@@ -42,9 +42,13 @@ pub async fn list(
     limit: u32,
 ) -> Result<Vec<Scope>, StoreError> {
     let at = StoreError::at("scopes.list");
+    let parent = filter.parent_scope_id.as_ref();
+    if parent.is_some_and(|parent| !store.database.engine().tells_apart(parent.as_str())) {
+        return Ok(Vec::new());
+    }
     let mut text = String::from("SELECT scope_id FROM pc_scopes AS scope WHERE scope_id > ?");
     let mut parameters = values![after.map_or("", ScopeId::as_str)];
-    if let Some(parent) = &filter.parent_scope_id {
+    if let Some(parent) = parent {
         text.push_str(" AND parent_scope_id = ?");
         parameters.push(Value::from(parent.as_str()));
     }

@@ -1,14 +1,21 @@
 //! What a shared server adds: lost connections, locks that are held, two transactions at once.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
-use tokio::io::copy_bidirectional;
+use powercontext_core::ids::{AttemptId, Position};
+use powercontext_core::work::Frontier;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::{SERVER, TestDatabase, cut_off, databases, key, new_scope, new_source, oceanbase};
+use super::{
+    SERVER, TestDatabase, create, cut_off, databases, key, new_scope, new_source, oceanbase, request,
+};
+use crate::budgets::{self, AttemptFence, start_attempt};
 use crate::database::values;
+use crate::publish::{PublishError, publish};
 use crate::{
     DatabaseErrorKind, DatabaseUrl, OpenError, Store, StoreError, StoreOptions, cursors, pending, scopes,
     sources, topics,
@@ -22,6 +29,8 @@ enum Line {
     Refuses,
     /// Connections are taken and nothing is ever answered, as behind a broken network.
     Silent,
+    /// Every connection ends once the server has committed, before the answer arrives.
+    LosesCommits,
 }
 
 /// A line to the server of a database that a test can cut.
@@ -64,11 +73,71 @@ async fn carry(mut client: TcpStream, server: String, mut line: watch::Receiver<
                 _ = copy_bidirectional(&mut client, &mut upstream) => true,
                 changed = line.changed() => changed.is_err(),
             },
+            Line::LosesCommits => lose_commit(&mut client, &mut upstream).await.is_err(),
         };
         if ended {
             return;
         }
     }
+}
+
+/// Carries one request and its answer; fails instead of handing over the answer to a commit.
+async fn lose_commit(client: &mut TcpStream, upstream: &mut TcpStream) -> std::io::Result<()> {
+    let mut bytes = vec![0; 64 * 1024];
+    tokio::select! {
+        read = client.read(&mut bytes) => {
+            let sent = bytes.get(..read?).filter(|sent| !sent.is_empty()).ok_or(ErrorKind::UnexpectedEof)?;
+            let commits = sent.ends_with(b"COMMIT");
+            upstream.write_all(sent).await?;
+            if commits {
+                upstream.readable().await?;
+                return Err(ErrorKind::ConnectionReset.into());
+            }
+        }
+        answer = upstream.readable() => {
+            answer?;
+            let read = upstream.read(&mut bytes).await?;
+            let answer = bytes.get(..read).filter(|answer| !answer.is_empty());
+            client.write_all(answer.ok_or(ErrorKind::UnexpectedEof)?).await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_commit_without_an_answer_is_never_repeated_and_asking_again_finds_what_it_did() {
+    // TM-065 TM-184 TM-273
+    let Some(database) = oceanbase().await else { return };
+    let scope = database.scope("a").await;
+    let fence = database.term().await;
+    let wire = Wire::to(&database).await;
+    let unknown = |error: &(dyn std::error::Error + 'static)| {
+        assert_eq!(crate::database::kind_of(error), Some(DatabaseErrorKind::CommitUnknown), "{error:?}");
+    };
+    let new = new_source(&scope, "s", "text");
+    let attempt_id = AttemptId::parse("one").unwrap();
+    let frontier = Frontier { key: key(&scope), source_after: Position::default() };
+    let attempt = AttemptFence { fence: fence.clone(), frontier: frontier.clone(), attempt_id };
+
+    wire.line.send(Line::LosesCommits).unwrap();
+    unknown(&sources::add(&wire.store, &new).await.unwrap_err());
+    unknown(&pending::flush(&wire.store, &key(&scope)).await.unwrap_err());
+    unknown(&start_attempt(&wire.store, &fence, &frontier, &attempt.attempt_id).await.unwrap_err());
+    let window = request(attempt.clone(), 1, vec![create("t", "Kestrel", "Summary", "Detail")]);
+    let fact = pending::get(&database.store, &key(&scope)).await.unwrap().unwrap();
+    assert_eq!((fact.source_through.get(), fact.flush_generation.get()), (1, 1));
+    let budget = budgets::get(&database.store, &frontier).await.unwrap().unwrap();
+    assert_eq!(budget.attempts, 1, "counted once");
+    unknown(&publish(&wire.store, &window).await.unwrap_err());
+    assert_eq!(wire.store.busy_retries(), 0);
+
+    wire.line.send(Line::Works).unwrap();
+    let again = sources::add(&wire.store, &new).await.unwrap();
+    assert_eq!((again.position.get(), again.replayed), (1, true));
+    let again = publish(&wire.store, &window).await;
+    assert!(matches!(again, Err(PublishError::AttemptSuperseded)), "{again:?}");
+    assert_eq!(cursors::get(&wire.store, &key(&scope)).await.unwrap().get(), 1);
+    assert_eq!(database.search(&scope, "kestrel").await.len(), 1);
 }
 
 #[tokio::test]

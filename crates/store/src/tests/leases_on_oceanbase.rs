@@ -137,3 +137,17 @@ async fn an_embedded_term_and_an_elected_one_are_each_refused_by_the_other_datab
     assert!(leases::begin_embedded_term(&database.store, &holder("a")).await.is_err());
     assert!(database.store.is_shared());
 }
+
+#[tokio::test]
+async fn a_lease_is_renewed_and_given_back_while_every_writing_connection_is_taken() {
+    // TM-187
+    let Some(database) = oceanbase().await else { return };
+    let store = &database.store;
+    let fence = won(&database, "a").await;
+    let _taken = [store.database.write().await.unwrap(), store.database.write().await.unwrap()];
+    let full = tokio::time::timeout(Duration::from_millis(200), store.database.write()).await;
+    assert!(full.is_err(), "the pool of this test has two writers");
+    let soon = Duration::from_secs(10);
+    assert!(tokio::time::timeout(soon, leases::renew(store, &fence, LONG)).await.unwrap().unwrap());
+    assert!(tokio::time::timeout(soon, leases::release(store, &fence)).await.unwrap().unwrap());
+}

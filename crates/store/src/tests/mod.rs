@@ -11,6 +11,7 @@ mod publish;
 mod relations;
 mod schema;
 mod search;
+mod state;
 mod waves;
 
 use std::collections::BTreeMap;
@@ -240,7 +241,12 @@ impl TestDatabase {
     /// Runs one statement on its own; definitions too.
     async fn run(&self, text: &str) {
         let mut session = self.store.database.session().await.unwrap();
-        session.command(text.to_owned()).await.unwrap();
+        match session.command(text.to_owned()).await {
+            // A busy seekdb repeats a definition by itself and then finds its own trigger.
+            Err(error)
+                if text.starts_with("CREATE TRIGGER") && format!("{error:?}").contains("already exist") => {}
+            done => done.unwrap(),
+        }
     }
 }
 

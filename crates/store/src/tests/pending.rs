@@ -129,9 +129,9 @@ async fn a_published_window_moves_its_pending_row_by_the_table() {
             after: None,
         },
     ];
-    for case in cases {
-        for database in databases().await {
-            let scope = database.scope("a").await;
+    for database in databases().await {
+        for case in &cases {
+            let scope = database.scope(case.name).await;
             database.capture(&scope, 6).await;
             let statement = match case.before {
                 None => "DELETE FROM pc_artifact_processing_pending".to_owned(),

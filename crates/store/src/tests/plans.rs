@@ -1,14 +1,20 @@
-use powercontext_core::ids::{FlushGeneration, Position, Revision, SourceId, SourceRef};
+use std::time::Duration;
+
+use powercontext_core::ambient::SystemIds;
+use powercontext_core::ids::{
+    AttemptId, FlushGeneration, Position, Revision, ScopeId, SourceId, SourceRef, WaveId,
+};
 use powercontext_core::topic::{Channel, TopicRef};
-use powercontext_core::work::ErrorCode;
+use powercontext_core::work::{ErrorCode, Fence, Frontier, WorkMode};
 
 use super::{TestDatabase, artifact, create, databases, key, new_scope, new_source, prepared, request};
-use crate::budgets::{self, Reservation};
+use crate::budgets::{self, AttemptFence, Reservation, start_attempt};
 use crate::database::{Engine, Transaction, ran, values};
 use crate::publish::{PublishRequest, TopicOperation, publish};
 use crate::scopes::{ExternalReference, ScopeFilter, UpdateScope};
 use crate::sources::ReadLimit;
-use crate::{cursors, fulltext, leases, pending, scopes, sources, topics};
+use crate::waves::{AutoWave, Completion, Freeze};
+use crate::{Store, cursors, fulltext, leases, pending, scopes, sources, topics, waves};
 
 /// Steps that look at few rows whatever the database holds: a posting list that is looked up, a list
 /// of bound values, an inner result that is bounded already, the index of unanswered flushes alone,
@@ -85,6 +91,7 @@ async fn do_everything(database: &TestDatabase) {
         publish(store, &request).await.unwrap();
     }
     pending::settle(store, &fence, &key(&scope)).await.unwrap();
+    whole_wave(store, &fence, &scope).await;
     leases::current(store).await.unwrap();
     cursors::get(store, &key(&scope)).await.unwrap();
     store.ping().await.unwrap();
@@ -102,6 +109,26 @@ async fn do_everything(database: &TestDatabase) {
     assert_eq!(topics::current(store, &scope, &[artifact("one")]).await.unwrap().len(), 1);
 }
 
+/// One automatic wave, from the freeze to the completion.
+async fn whole_wave(store: &Store, fence: &Fence, scope: &ScopeId) {
+    let wave = AutoWave { binding: key(scope).binding, id: WaveId::generate(&SystemIds) };
+    sources::add(store, &new_source(scope, "s3", "text")).await.unwrap();
+    let frozen = waves::freeze(store, fence, &wave, Duration::ZERO).await.unwrap();
+    assert_eq!(frozen, Freeze::Frozen { members: 1 });
+    waves::targets(store, &wave, None, 5).await.unwrap();
+    waves::late(store, &wave, None, 5).await.unwrap();
+    assert_eq!(waves::complete(store, fence, &wave).await.unwrap(), Completion::Uncovered);
+    let attempt_id = AttemptId::parse("wave").unwrap();
+    let frontier = Frontier { key: key(scope), source_after: Position::new(2) };
+    start_attempt(store, fence, &frontier, &attempt_id).await.unwrap();
+    let attempt = AttemptFence { fence: fence.clone(), frontier, attempt_id };
+    let window = PublishRequest { mode: WorkMode::Automatic, ..request(attempt, 3, Vec::new()) };
+    publish(store, &window).await.unwrap();
+    waves::mark_covered(store, fence, &wave, std::slice::from_ref(scope)).await.unwrap();
+    let completed = waves::complete(store, fence, &wave).await.unwrap();
+    assert_eq!(completed, Completion::Completed { removed: 1 });
+}
+
 /// Statements that must be among those that ran, so that the list cannot become empty unseen.
 fn known(engine: Engine) -> Vec<String> {
     let mut known = vec![
@@ -110,6 +137,9 @@ fn known(engine: Engine) -> Vec<String> {
         budgets::RESERVE.of(engine).to_owned(),
         leases::HOLD.of(engine).to_owned(),
     ];
+    let of_waves =
+        [waves::FREEZE, waves::TARGETS, waves::LATE, waves::UNCOVERED, waves::REMOVE_SETTLED, waves::FORGET];
+    known.extend(of_waves.map(str::to_owned));
     match engine {
         Engine::Sqlite => known.extend(
             [
@@ -186,22 +216,39 @@ async fn plan_on_oceanbase(reader: &mut Transaction, statement: &str) -> String 
 }
 
 #[tokio::test]
-async fn the_page_of_unanswered_flushes_walks_its_own_index() {
+async fn every_page_is_a_bounded_range_of_an_index_that_nobody_has_to_sort() {
+    // TM-207
     for database in databases().await {
         let mut reader = database.store.database.read().await.unwrap();
-        match database.engine() {
-            Engine::Sqlite => {
-                let text = format!("EXPLAIN QUERY PLAN {}", pending::PAGE.sqlite);
-                let rows = reader.query(text, values![]).await.unwrap();
-                let plan: Vec<String> = rows.iter().map(|row| row.text(3).unwrap()).collect();
-                let walks = |step: &String| step.contains("pc_artifact_processing_pending_asked");
-                assert!(plan.iter().any(walks), "{plan:?}");
-                assert!(plan.iter().all(|step| !step.contains("TEMP B-TREE")), "sorted: {plan:?}");
-            }
-            Engine::OceanBase => {
-                let plan = plan_on_oceanbase(&mut reader, pending::PAGE.oceanbase).await;
-                assert!(plan.contains("pc_artifact_processing_pending_asked"), "{plan}");
+        // The live rows are read in the order of the table's own key.
+        for (page, index) in [
+            (pending::PAGE.of(database.engine()), "(pc_artifact_processing_pending_asked)"),
+            (waves::TARGETS, "(pc_artifact_processing_auto_wave_targets_open)"),
+            (waves::LATE, ""),
+        ] {
+            match database.engine() {
+                Engine::Sqlite => {
+                    let rows = reader.query(format!("EXPLAIN QUERY PLAN {page}"), values![]).await.unwrap();
+                    let plan: Vec<String> = rows.iter().map(|row| row.text(3).unwrap()).collect();
+                    let index = if index.is_empty() { "PRIMARY KEY" } else { index.trim_matches(['(', ')']) };
+                    assert!(plan.iter().any(|step| step.contains(index)), "{plan:?}");
+                    assert!(plan.iter().all(|step| !step.contains("TEMP B-TREE")), "sorted: {plan:?}");
+                }
+                Engine::OceanBase => {
+                    let plan = plan_on_oceanbase(&mut reader, page).await;
+                    bounded_on_oceanbase(&plan);
+                    assert!(plan.contains(index), "{plan}");
+                }
             }
         }
+    }
+}
+
+/// Exactly one range is read, it ends at the page's limit, and what is joined to it is looked up by key.
+pub(super) fn bounded_on_oceanbase(plan: &str) {
+    assert_eq!(plan.matches("TABLE RANGE SCAN").count(), 1, "{plan}");
+    assert_eq!(plan.matches("limit(").count(), 1, "{plan}");
+    for step in ["FULL SCAN", "SORT", "PX ", "HASH", "MERGE JOIN", "MATERIAL"] {
+        assert!(!plan.contains(step), "{step}: {plan}");
     }
 }

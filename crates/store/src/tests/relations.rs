@@ -1,12 +1,17 @@
-use powercontext_core::ids::ScopeId;
+use powercontext_core::ids::{Position, Revision, ScopeId, SourceId, SourceRef};
+use powercontext_core::topic::TopicRef;
 
-use super::{databases, new_scope};
-use crate::StoreError;
+use super::{artifact, create, databases, key, new_scope, new_source};
 use crate::database::Engine;
+use crate::pending::{self, FlushError};
 use crate::scopes::{
     self, CreateScopeError, ExternalReference, NewScope, Scope, ScopeField, ScopeFilter, SetDefaultError,
     UpdateScope, UpdateScopeError,
 };
+use crate::sources::{self, AddSourceError, ReadLimit, ReadSourcesError};
+use crate::{StoreError, topics};
+
+const EVERYTHING: ReadLimit = ReadLimit { sources: 9, bytes: 9_999 };
 
 fn unchanged(scope: &Scope) -> UpdateScope {
     UpdateScope {
@@ -193,5 +198,78 @@ async fn an_update_locks_its_scope_before_it_looks_at_anything() {
         let stale = UpdateScope { expected_version: 9, ..unchanged(&scope) };
         let updated = scopes::update(&database.store, &stale).await;
         assert!(matches!(updated, Err(UpdateScopeError::Store(_))), "the lock comes first: {updated:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_scope_is_never_found_by_its_identity_with_a_space_behind_it() {
+    // TM-016
+    for database in databases().await {
+        let store = &database.store;
+        let scope = database.scope("a").await;
+        database.publish(&scope, vec![create("t", "Kestrel", "Summary", "Detail")]).await;
+        let made = sources::page(store, &scope, (Position::default(), Position::new(1)), EVERYTHING).await;
+        let source = made.unwrap().remove(0).source_ref;
+        let behind = |text: &str| format!("{text} ");
+        let other = ScopeId::parse(behind(scope.as_str())).unwrap();
+        let before = database.dump().await;
+
+        assert_eq!(scopes::get(store, &other).await.unwrap(), None);
+        let known = scopes::get(store, &scope).await.unwrap().unwrap();
+        let update = UpdateScope { scope_id: other.clone(), ..unchanged(&known) };
+        assert!(matches!(scopes::update(store, &update).await, Err(UpdateScopeError::ScopeNotFound)));
+        let below = NewScope { parent_scope_id: Some(other.clone()), ..new_scope("b") };
+        assert!(matches!(scopes::create(store, &below).await, Err(CreateScopeError::ScopeNotFound)));
+        let beside = NewScope { context_references: vec![other.clone()], ..new_scope("b") };
+        assert!(matches!(scopes::create(store, &beside).await, Err(CreateScopeError::ScopeNotFound)));
+        assert!(matches!(scopes::set_default(store, &other).await, Err(SetDefaultError::ScopeNotFound)));
+
+        let added = sources::add(store, &new_source(&other, "s", "text")).await;
+        assert!(matches!(added, Err(AddSourceError::ScopeNotFound)), "{added:?}");
+        assert!(matches!(sources::head(store, &other).await, Err(ReadSourcesError::ScopeNotFound)));
+        let found = sources::get(store, &other, &source).await;
+        assert!(matches!(found, Err(ReadSourcesError::ScopeNotFound)), "{found:?}");
+        let id = SourceId::parse(behind(source.source_id.as_str())).unwrap();
+        assert_eq!(sources::get(store, &scope, &SourceRef::content(id)).await.unwrap(), None);
+        let flushed = pending::flush(store, &key(&other)).await;
+        assert!(matches!(flushed, Err(FlushError::ScopeNotFound)), "{flushed:?}");
+
+        assert_eq!(database.search(&scope, "kestrel").await.len(), 1);
+        assert!(database.search(&other, "kestrel").await.is_empty());
+        let topic = |name: &str| TopicRef { artifact_id: artifact(name), revision: Revision::new(1) };
+        assert!(topics::get(store, &scope, &topic("t")).await.unwrap().is_some());
+        assert_eq!(topics::get(store, &other, &topic("t")).await.unwrap(), None);
+        assert_eq!(topics::get(store, &scope, &topic("t ")).await.unwrap(), None);
+        assert_eq!(database.dump().await, before);
+
+        let child = NewScope { parent_scope_id: Some(scope.clone()), ..new_scope("c") };
+        scopes::create(store, &child).await.unwrap();
+        for (parent, children) in [(scope, 1), (other, 0)] {
+            let filter = ScopeFilter { parent_scope_id: Some(parent), ..ScopeFilter::default() };
+            assert_eq!(scopes::list(store, &filter, None, 9).await.unwrap().len(), children, "{filter:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_circle_is_found_whatever_the_lengths_of_the_identities_in_it() {
+    for database in databases().await {
+        let store = &database.store;
+        let mut parent = None;
+        let mut made = Vec::new();
+        for length in [200, 9, 90, 1] {
+            let new = NewScope {
+                scope_id: ScopeId::parse("x".repeat(length)).unwrap(),
+                parent_scope_id: parent,
+                ..new_scope(&length.to_string())
+            };
+            made.push(scopes::create(store, &new).await.unwrap());
+            parent = made.last().map(|scope: &Scope| scope.scope_id.clone());
+        }
+        for below in &made[1..] {
+            let circle = UpdateScope { parent_scope_id: Some(below.scope_id.clone()), ..unchanged(&made[0]) };
+            let refused = scopes::update(store, &circle).await;
+            assert!(matches!(refused, Err(UpdateScopeError::InvalidRelationship)), "{refused:?}");
+        }
     }
 }

@@ -1,5 +1,10 @@
 //! Automatic waves: due by the database's clock, frozen at once, completed at once or not at all.
 
+mod at_once;
+mod edges;
+mod pages;
+mod scale;
+
 use std::time::Duration;
 
 use powercontext_core::ids::{BindingName, HolderId, Position, ScopeId, WaveId};
@@ -217,15 +222,17 @@ async fn automatic_windows_leave_pending_and_completion_removes_what_is_settled(
     for database in databases().await {
         let fence = database.term().await;
         let mut scopes = Vec::new();
-        for name in ["settled", "raised", "asked", "answered"] {
+        for name in ["settled", "raised", "asked", "answered", "waiting"] {
             let scope = database.scope(name).await;
             database.capture(&scope, 1).await;
             scopes.push(scope);
         }
-        let [settled, raised, asked, answered] = &scopes[..] else { panic!("four scopes") };
-        pending::flush(&database.store, &key(answered)).await.unwrap();
+        let [settled, raised, asked, answered, waiting] = &scopes[..] else { panic!("five scopes") };
+        for scope in [answered, waiting] {
+            pending::flush(&database.store, &key(scope)).await.unwrap();
+        }
         database.freeze(&fence, "w").await;
-        for scope in [settled, raised, asked] {
+        for scope in [settled, raised, asked, waiting] {
             database.cover(&fence, scope, WorkMode::Automatic).await;
             assert!(database.pending(scope).await.is_some(), "an automatic Window leaves the row");
         }
@@ -246,8 +253,11 @@ async fn automatic_windows_leave_pending_and_completion_removes_what_is_settled(
         assert_eq!(database.complete(&fence, "w").await, Completion::Completed { removed: 1 });
         assert!(database.pending(settled).await.is_none());
         assert_eq!(database.pending(raised).await.unwrap().source_through, Position::new(2));
-        let unanswered = database.pending(asked).await.unwrap();
-        assert!(unanswered.handled_flush_generation < unanswered.flush_generation);
+        for scope in [asked, waiting] {
+            let unanswered = database.pending(scope).await.unwrap();
+            assert!(unanswered.handled_flush_generation < unanswered.flush_generation, "never answered");
+            assert_eq!(unanswered.cursor, unanswered.source_through);
+        }
         assert!(database.pending(&late).await.is_some(), "what came later belongs to the next wave");
     }
 }
@@ -287,62 +297,4 @@ async fn a_stale_term_changes_nothing_of_a_wave() {
         let table = "pc_artifact_processing_auto_wave_targets";
         assert_eq!(after[table], before[table]);
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_source_that_is_captured_while_waves_complete_loses_its_pending_row() {
-    // TM-170 TM-208 TM-214
-    for database in databases().await {
-        let fence = database.term().await;
-        let mut scopes = Vec::new();
-        for number in 0..6 {
-            scopes.push(database.scope(&format!("s{number}")).await);
-        }
-        let writers = scopes.iter().map(|scope| async {
-            for _ in 0..25 {
-                database.capture(scope, 1).await;
-                tokio::task::yield_now().await;
-            }
-        });
-        let waves_loop = async {
-            for number in 0..25 {
-                let name = format!("w{number}");
-                let wave = wave(&name);
-                let frozen = waves::freeze(&database.store, &fence, &wave, Duration::ZERO).await.unwrap();
-                if !matches!(frozen, Freeze::Frozen { .. }) {
-                    continue;
-                }
-                for (scope, target) in database.targets(&name, 9).await {
-                    let after = cursors::get(&database.store, &key(&scope)).await.unwrap().get();
-                    if after < target {
-                        let attempt = database.attempt(&fence, &key(&scope), after).await;
-                        let window =
-                            PublishRequest { mode: WorkMode::Automatic, ..request(attempt, target, vec![]) };
-                        publish(&database.store, &window).await.unwrap();
-                    }
-                }
-                let completed = database.complete(&fence, &name).await;
-                assert!(matches!(completed, Completion::Completed { .. }), "{completed:?}");
-            }
-        };
-        tokio::join!(futures_of(writers), waves_loop);
-        for scope in &scopes {
-            let head = crate::sources::head(&database.store, scope).await.unwrap();
-            let cursor = cursors::get(&database.store, &key(scope)).await.unwrap();
-            match database.pending(scope).await {
-                Some(fact) => assert_eq!(fact.source_through, head),
-                None => assert_eq!(cursor, head, "a row is gone while Sources wait"),
-            }
-        }
-    }
-}
-
-/// Runs all of them at once.
-async fn futures_of<F: Future<Output = ()>>(futures: impl Iterator<Item = F>) {
-    let mut pinned: Vec<_> = futures.map(Box::pin).collect();
-    std::future::poll_fn(|context| {
-        pinned.retain_mut(|future| future.as_mut().poll(context).is_pending());
-        if pinned.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    })
-    .await;
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::response::Response;
@@ -23,20 +24,30 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::app::App;
-use crate::operations::router;
-
 /// How long a stop looks again whether a connection has a request after all, and how long accepting
 /// pauses after a failure (usually: no more file descriptors).
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Bounds on connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Connections at once; further ones wait in the system's queue.
+    pub max_connections: usize,
+    /// How long a connection may rest, or take for the head of a request.
+    pub header_time: Duration,
+}
+
 /// Serves until `stop` is done and the requests that have arrived by then are answered.
 ///
 /// Dropping the future closes every connection at once.
-pub async fn serve(listener: TcpListener, app: App, stop: impl Future<Output = ()> + Send) {
-    let limits = app.limits();
-    let places = Arc::new(Semaphore::new(limits.max_connections));
-    let service = TowerToHyperService::new(router(app));
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    stop: impl Future<Output = ()> + Send,
+) {
+    let places = Arc::new(Semaphore::new(bounds.max_connections));
+    let service = TowerToHyperService::new(router);
     let (stopping, stopped) = watch::channel(());
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
@@ -48,7 +59,7 @@ pub async fn serve(listener: TcpListener, app: App, stop: impl Future<Output = (
             (stream, place) = accept(&listener, &places) => {
                 // Answers are small and complete; waiting to fill a packet would only delay them.
                 let _ = stream.set_nodelay(true);
-                let connection = Connection { stream, service: service.clone(), header_time: limits.header_time };
+                let connection = Connection { stream, service: service.clone(), header_time: bounds.header_time };
                 connections.spawn(connection.run(stopped.clone(), place));
             }
         }
@@ -73,7 +84,7 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, 
 
 struct Connection {
     stream: TcpStream,
-    service: TowerToHyperService<axum::Router>,
+    service: TowerToHyperService<Router>,
     header_time: Duration,
 }
 

@@ -1,13 +1,20 @@
 //! First figures of the main job, printed as one table: `make bench`.
 //!
 //! Everything is measured in this run on this machine, over real HTTP, durable commits and real
-//! worker processes. The floor printed beside source add is a bare SQLite transaction of the same
-//! shape, so the ratio says what the server adds. Nothing here passes or fails on a time.
+//! worker processes: here the main job on SQLite, in `oceanbase` the fleet on OceanBase's engine. The
+//! floor printed beside source add is a bare SQLite transaction of the same shape, so the ratio says
+//! what the server adds. Nothing here passes or fails on a time.
+
+mod backlog;
+mod figures;
+mod oceanbase;
+mod publish;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use figures::{median, median_number, millis, now, per_second, rate, resident_megabytes, row};
 use powercontext_core::ids::{
     BindingName, FlushGeneration, HolderId, Position, ScopeId, SupervisorGeneration,
 };
@@ -53,40 +60,7 @@ async fn main() {
         &format!("{} ms", reads.iter().max().copied().unwrap_or(0)),
     );
     server.stop();
-}
-
-fn row(work: &str, figure: &str) {
-    println!("{work:<58} {figure:>14}");
-}
-
-fn rate(per_second: f64) -> String {
-    format!("{per_second:.0}/s")
-}
-
-fn millis(time: Duration) -> String {
-    format!("{:.1} ms", time.as_secs_f64() * 1_000.0)
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
-
-fn median_number(mut numbers: Vec<u64>) -> u64 {
-    numbers.sort_unstable();
-    numbers[numbers.len() / 2]
-}
-
-#[allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-fn resident_megabytes(pid: u32) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or("");
-    let kilobytes: f64 = line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0.0);
-    kilobytes / 1024.0
+    oceanbase::print().await;
 }
 
 /// Three statements and a durable commit each, as a capture needs, without a server around them.
@@ -133,11 +107,6 @@ async fn bare_commits(folder: &Path) -> f64 {
     let took = start.elapsed();
     pool.close().await;
     per_second(ADDS, took)
-}
-
-#[allow(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
-fn per_second(count: usize, took: Duration) -> f64 {
-    count as f64 / took.as_secs_f64()
 }
 
 async fn adds(server: &Server, connections: usize) -> f64 {
@@ -188,7 +157,8 @@ async fn wait_searchable(client: &Client, server: &Server, scope: &str, head: us
     assert!(!hits.is_empty(), "published Topics are searchable");
 }
 
-fn note(number: usize) -> String {
+/// One short note on one of five subjects.
+pub fn note(number: usize) -> String {
     let subjects = [
         "deployment rollout of the gateway waits for the canary",
         "index rebuild of the search cluster took longer than planned",

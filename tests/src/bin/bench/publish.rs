@@ -1,0 +1,152 @@
+//! The publish transaction on OceanBase: how long one takes, and what ten publishers reach at once.
+//!
+//! Each Window belongs to a Scope of its own, as those of different workers do. Sources, attempts and
+//! projections are there before the clock starts, so that the one transaction is measured alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use powercontext_core::ambient::{IdSource as _, SystemIds};
+use powercontext_core::content;
+use powercontext_core::ids::{
+    ArtifactId, AttemptId, BindingName, FlushGeneration, HolderId, Position, ScopeId, SourceId, SourceRef,
+    Window,
+};
+use powercontext_core::projection::project;
+use powercontext_core::topic::{BINDING, TopicContent};
+use powercontext_core::work::{Fence, Frontier, WorkKey, WorkMode};
+use powercontext_store::budgets::{AttemptFence, start_attempt};
+use powercontext_store::publish::{PreparedTopic, PublishRequest, TopicOperation, publish};
+use powercontext_store::scopes::{self, NewScope};
+use powercontext_store::sources::{self, NewSource};
+use powercontext_store::{DatabaseUrl, Store, StoreOptions, leases, migrate};
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use crate::figures::{median, millis, now, per_second, rate, row};
+
+/// Windows of each measurement.
+const WINDOWS: usize = 200;
+const PUBLISHERS: usize = 10;
+const CHUNKS: usize = 10;
+
+/// Measures on a new database of the engine and prints.
+pub async fn print(url: &str) {
+    let mut options = StoreOptions::new(DatabaseUrl::parse(url).expect("a URL"));
+    options.readers = 12;
+    migrate(&options, &SystemIds).await.expect("a schema");
+    let store = Store::open(&options).await.expect("a store");
+    let holder = HolderId::parse("bench").expect("a holder");
+    let generation = leases::acquire(&store, &holder, Duration::from_secs(3_600)).await.expect("an answer");
+    let fence = Fence { holder, generation: generation.expect("the lease is free") };
+
+    run(&store, prepare(&store, &fence, 20).await, 1).await;
+    let (times, alone) = run(&store, prepare(&store, &fence, WINDOWS).await, 1).await;
+    row("publish on OceanBase, one Topic of 10 chunks, p50", &millis(median(times)));
+    row("  one publisher", &rate(alone));
+    let (times, together) = run(&store, prepare(&store, &fence, WINDOWS).await, PUBLISHERS).await;
+    row("  ten publishers at once", &rate(together));
+    row("  ratio of ten to one", &format!("{:.2}", together / alone));
+    row("  p50 of one transaction among ten", &millis(median(times)));
+    store.close().await;
+}
+
+async fn prepare(store: &Store, fence: &Fence, count: usize) -> Vec<PublishRequest> {
+    let mut requests = Vec::new();
+    for _ in 0..count {
+        let scope = scope(store).await;
+        let key = WorkKey { binding: BindingName::parse(BINDING).expect("a binding"), scope };
+        let frontier = Frontier { key, source_after: Position::new(0) };
+        let attempt_id = AttemptId::parse(SystemIds.random().to_string()).expect("an id");
+        start_attempt(store, fence, &frontier, &attempt_id).await.expect("an attempt");
+        let artifact_id = ArtifactId::parse(SystemIds.random().to_string()).expect("an id");
+        requests.push(PublishRequest {
+            attempt: AttemptFence { fence: fence.clone(), frontier, attempt_id },
+            window: Window { after: Position::new(0), through: Position::new(1) },
+            wave_target: Position::new(1),
+            claimed_flush_generation: FlushGeneration::new(0),
+            mode: WorkMode::Explicit,
+            operations: vec![TopicOperation::Create { artifact_id, topic: topic() }],
+        });
+    }
+    requests
+}
+
+/// A Scope with one Source.
+async fn scope(store: &Store) -> ScopeId {
+    let scope_id = ScopeId::generate(&SystemIds);
+    let new = NewScope {
+        idempotency_key: scope_id.to_string(),
+        scope_id: scope_id.clone(),
+        title: "Bench".to_owned(),
+        summary: "For one Window.".to_owned(),
+        parent_scope_id: None,
+        context_references: Vec::new(),
+        external_references: Vec::new(),
+    };
+    scopes::create(store, &new).await.expect("a scope");
+    let content_json = content::canonical(&Value::from("one note")).expect("a text");
+    let source = NewSource {
+        scope: scope_id.clone(),
+        source_id: source(),
+        content_digest: content::digest(&content_json),
+        content_json,
+        metadata_json: None,
+    };
+    sources::add(store, &source).await.expect("a capture");
+    scope_id
+}
+
+fn source() -> SourceId {
+    SourceId::parse("s1").expect("an id")
+}
+
+/// A Topic whose detail is cut into ten chunks.
+fn topic() -> PreparedTopic {
+    let mut detail = String::new();
+    let mut number = 0;
+    loop {
+        let content = TopicContent {
+            title: "Rollout of the gateway".to_owned(),
+            summary: "Who waits for whom, and what was measured.".to_owned(),
+            detail: detail.clone(),
+        };
+        if !detail.is_empty() {
+            let projection = project(&content);
+            if projection.chunks.len() == CHUNKS {
+                return PreparedTopic { content, sources: vec![SourceRef::content(source())], projection };
+            }
+            assert!(projection.chunks.len() < CHUNKS, "the detail grows by less than a chunk");
+        }
+        for _ in 0..4 {
+            number += 1;
+            detail.push_str(&crate::note(number));
+            detail.push_str("\n\n");
+        }
+    }
+}
+
+/// Publishes everything with so many publishers; each transaction's time, and how many a second.
+async fn run(store: &Store, requests: Vec<PublishRequest>, publishers: usize) -> (Vec<Duration>, f64) {
+    let count = requests.len();
+    let queue = Arc::new(Mutex::new(requests));
+    let start = now();
+    let mut tasks = Vec::new();
+    for _ in 0..publishers {
+        let (store, queue) = (store.clone(), Arc::clone(&queue));
+        tasks.push(tokio::spawn(async move {
+            let mut times = Vec::new();
+            loop {
+                let Some(request) = queue.lock().await.pop() else { return times };
+                let start = now();
+                publish(&store, &request).await.expect("a publish");
+                times.push(start.elapsed());
+            }
+        }));
+    }
+    let mut times = Vec::new();
+    for task in tasks {
+        times.extend(task.await.expect("a publisher"));
+    }
+    (times, per_second(count, start.elapsed()))
+}
