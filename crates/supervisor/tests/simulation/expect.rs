@@ -7,7 +7,7 @@ use powercontext_supervisor::SupervisorSettings;
 use powercontext_supervisor::facts::{LateFact, PendingFact};
 use powercontext_supervisor::notice::{Notice, Setback};
 
-use crate::database::{Aim, Database};
+use crate::database::{Aim, Database, Scope};
 use crate::waves::Frozen;
 
 /// Facts of a key as they were read, and how often Cursor and budget had moved by then.
@@ -162,6 +162,19 @@ impl Expect {
         }
     }
 
+    /// Whether a key has a flush that a free worker could answer now.
+    pub fn somebody_waits(&self, database: &Database, at: Duration) -> bool {
+        let waits = |(track, scope): (&Track, &Scope)| {
+            let open = scope.is_flushed() && scope.cursor < scope.head && scope.terminal().is_none();
+            open && track.running.is_none() && at >= track.not_before
+        };
+        self.tracks.iter().zip(&database.scopes).any(waits)
+    }
+
+    pub fn forget_waits(&mut self) {
+        self.tracks.iter_mut().for_each(|track| track.passed_over = 0);
+    }
+
     /// What was told that this launch follows from; how often the key had moved by then.
     fn source_of(&self, database: &Database, aim: Aim) -> u64 {
         let track = &self.tracks[aim.key];
@@ -224,7 +237,7 @@ impl Expect {
 
     /// Nobody who could run is passed over forever (TM-197).
     fn pass_over(&mut self, database: &Database, key: usize, (aim, at): (Aim, Duration)) {
-        let bound = 2 * (self.tracks.len() + self.settings.ready_limit());
+        let bound = 2 * (self.tracks.len() + 4 * self.settings.ready_limit());
         let scope = &database.scopes[key];
         let explicit = aim.mode == WorkMode::Explicit;
         let waits = scope.row.is_some_and(|row| row.handled < row.flush && scope.cursor < row.through);

@@ -246,8 +246,9 @@ impl World {
             // A settlement and a renewal are on their way for longer more often.
             let slow = matches!(call.request, Request::Settle(_) | Request::Lease(LeaseCall::Renew(_)));
             match self.random.below(100) {
+                0..98 if self.busy && !self.random.once_in(20) => call.reply = Some(self.serve(&call)),
                 4..40 if slow => {}
-                0..2 => call.reply = Some(Reply::Failed),
+                0 | 1 => call.reply = Some(Reply::Failed),
                 2..4 => self.lose(&mut call),
                 4..80 => call.reply = Some(self.serve(&call)),
                 _ => {}

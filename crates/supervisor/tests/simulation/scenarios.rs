@@ -309,3 +309,27 @@ fn an_answered_row_that_stays_for_new_sources_ends_its_wave() {
     assert_eq!(window.through, Position::new(9));
     assert_eq!(launches(&mut decider, at(1)), []);
 }
+
+#[test]
+fn any_number_of_flushes_reads_a_table_of_unready_rows_only_so_often_between_two_ticks() {
+    // TM-226
+    let settings = SupervisorSettings { page_size: 4, ..SupervisorSettings::default() };
+    let mut decider = Decider::new(settings);
+    let closed =
+        |number| PendingFact { terminal: Some(ErrorCode::WindowAttemptLimit), ..fact(number, 0, 9, 1, 0) };
+    for second in 0..3 {
+        decider.handle(Event::Tick, at(second));
+        let mut rows = 0;
+        for _ in 0..1_000 {
+            decider.handle(Event::Wake, at(second));
+            while let Some(request) = decider.wanted_page() {
+                let next =
+                    request.after.map_or(0, |after| after.scope.as_str()[6..].parse::<usize>().unwrap() + 1);
+                let page: Vec<_> = (next..30.min(next + request.limit)).map(closed).collect();
+                rows += page.len();
+                decider.handle(Event::Page(page), at(second));
+            }
+        }
+        assert!((30..=64 * 4 + 4).contains(&rows), "{rows} rows");
+    }
+}

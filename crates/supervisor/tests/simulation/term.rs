@@ -2,6 +2,7 @@
 //! and a look at the lease before everything that dispatches or writes.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use powercontext_core::ids::WaveId;
 use powercontext_core::work::{ErrorCode, Fence};
@@ -33,6 +34,8 @@ pub struct Term {
     writes: Pause,
     cleared: bool,
     spent: Spent,
+    /// Ticks in a row in which somebody waited, a worker was free and nothing was launched.
+    idle: usize,
 }
 
 /// Ticks to wait after failed calls, as in the loop.
@@ -85,6 +88,7 @@ impl Term {
             writes: Pause::default(),
             cleared: false,
             spent: Spent::default(),
+            idle: 0,
         }
     }
 
@@ -103,7 +107,7 @@ impl World {
     /// Leads the term, if there is one, until there is nothing to do but wait.
     pub fn lead(&mut self, place: usize) {
         for _ in 0..100_000 {
-            if !self.kind && self.random.once_in(16) {
+            if !self.kind && self.random.once_in(if self.busy { 64 } else { 16 }) {
                 return;
             }
             match self.advance(place) {
@@ -185,6 +189,7 @@ impl World {
         let process = self.process(place);
         let event = if process.next_tick <= now.at {
             process.next_tick = now.at + tick;
+            self.count_idle(place, now.at);
             let term = self.term(place);
             term.reads.tick();
             term.writes.tick();
@@ -207,6 +212,17 @@ impl World {
         let term = self.term(place);
         term.working = term.reads.ticks == 0;
         Go::On
+    }
+
+    /// TM-197: as long as the database answers, a whole round of pages finds whoever can be served.
+    fn count_idle(&mut self, place: usize, at: Duration) {
+        let Self { database, places, settings, .. } = self;
+        let term = places[place].as_mut().ok().and_then(|process| process.term.as_mut()).expect("a term");
+        let free = term.decider.footprint().in_flight < settings.max_workers;
+        let able = free && term.reads.ticks == 0 && term.reads.failures == 0;
+        term.idle = if able && term.expect.somebody_waits(database, at) { term.idle + 1 } else { 0 };
+        let round = database.scopes.len() / (4 * settings.page_size);
+        assert!(term.idle <= round + 4, "nobody is served for {} ticks", term.idle);
     }
 
     /// Takes in the answer to the write for automatic waves.
@@ -360,7 +376,7 @@ impl World {
             WaveCall::Targets { .. } => (&mut spent.targets, pages),
             WaveCall::Late { .. } => (&mut spent.late, pages),
             WaveCall::MarkCovered { .. } => (&mut spent.marks, pages),
-            WaveCall::Freeze { .. } => (&mut spent.freezes, 2 * bindings),
+            WaveCall::Freeze { .. } => (&mut spent.freezes, 3 * bindings),
             WaveCall::Clear | WaveCall::Complete { .. } => (&mut spent.others, 2 * bindings + 2),
         };
         *count += 1;
@@ -414,6 +430,11 @@ impl World {
         let Self { database, places, counts, .. } = self;
         let term = places[place].as_mut().ok().and_then(|process| process.term.as_mut()).expect("a term");
         term.expect.launch(database, aim, at);
+        if self.kind {
+            // Much is launched between two ticks then, while pages come at the usual pace.
+            term.expect.forget_waits();
+        }
+        term.idle = 0;
         counts.longest_wait = counts.longest_wait.max(term.expect.longest);
         counts.launched(aim.mode);
     }

@@ -65,11 +65,13 @@ impl World {
         if self.kind {
             return Plan::Publish;
         }
-        // Some keys of a crowd have Sources that no model can digest.
-        if self.busy && aim.key % 6 == 1 && self.random.once_in(2) {
+        // Some keys have Sources that models hardly digest.
+        let hard = if self.busy { aim.key % 6 == 1 } else { aim.key % 16 == 3 };
+        if hard && self.random.below(3) > 0 {
             return Plan::Fail;
         }
         match self.random.below(80) {
+            13..16 if self.busy && !self.random.once_in(16) => Plan::Publish,
             0..5 => Plan::Fail,
             5..7 => Plan::Conflict,
             7..10 => Plan::CrashBefore,

@@ -106,15 +106,16 @@ impl World {
 
     pub fn step(&mut self) {
         match self.random.below(1000) {
-            0..250 if self.busy => {
+            0..200 if self.busy => {
                 self.capture();
                 self.flush();
             }
-            250..350 if self.busy => {
+            200..240 if self.busy => {
                 let by = self.random.millis(20, 200);
                 self.pass(by);
             }
-            992.. if self.busy && self.random.below(8) > 0 => self.move_worker(),
+            989.. if self.busy && self.random.below(16) > 0 => self.move_worker(),
+            240..350 if self.busy => self.move_worker(),
             0..60 => self.capture(),
             60..80 => self.flush(),
             80..300 => {
@@ -183,7 +184,7 @@ impl World {
             }
             2..6 => {
                 self.counts.freezes += 1;
-                let until = self.time + self.random.millis(100, 30_000);
+                let until = self.time + self.random.millis(100, if self.busy { 3_000 } else { 30_000 });
                 if let Ok(process) = &mut self.places[place] {
                     process.frozen_until = until;
                 }
@@ -192,7 +193,9 @@ impl World {
                 self.counts.resignations += 1;
                 self.resign(place);
             }
-            7..9 => self.away_until = self.time + self.random.millis(100, 20_000),
+            7..9 => {
+                self.away_until = self.time + self.random.millis(100, if self.busy { 2_000 } else { 20_000 });
+            }
             9..11 => {
                 let jump = self.random.millis(10, 20_000);
                 if let Ok(process) = &mut self.places[place] {
@@ -269,6 +272,10 @@ impl World {
         for process in self.places.iter_mut().flatten() {
             process.frozen_until = Duration::ZERO;
         }
+        if !self.database.shared {
+            // Two of them would end each other's terms for ever.
+            (1..self.places.len()).for_each(|place| self.crash(place, Duration::from_secs(100_000)));
+        }
         let begin = self.time;
         let longest = self.settings.bindings.iter().filter_map(|binding| binding.interval).max();
         let patience = 8 * longest.unwrap_or_default()
@@ -291,6 +298,9 @@ impl World {
                 break;
             }
             assert!(self.time < begin + patience, "never finished: {unfinished:?}");
+        }
+        for place in self.places.iter_mut().filter(|place| place.is_err()) {
+            *place = Err(self.time);
         }
         self.kind = false;
     }
