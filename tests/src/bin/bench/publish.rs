@@ -1,7 +1,9 @@
 //! The publish transaction on OceanBase: how long one takes, and what ten publishers reach at once.
 //!
 //! Each Window belongs to a Scope of its own, as those of different workers do. Sources, attempts and
-//! projections are there before the clock starts, so that the one transaction is measured alone.
+//! projections are there before the clock starts, so that the one transaction is measured alone. What the
+//! engine itself reaches is printed beside it: ten connections against one, with transactions of as many
+//! statements that each change one row of their own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +22,9 @@ use powercontext_store::publish::{PreparedTopic, PublishRequest, TopicOperation,
 use powercontext_store::scopes::{self, NewScope};
 use powercontext_store::sources::{self, NewSource};
 use powercontext_store::{DatabaseUrl, Store, StoreOptions, leases, migrate};
+use powercontext_tests::engine;
 use serde_json::Value;
+use sqlx::{AssertSqlSafe, Executor as _};
 use tokio::sync::Mutex;
 
 use crate::figures::{median, millis, now, per_second, rate, row};
@@ -29,6 +33,8 @@ use crate::figures::{median, millis, now, per_second, rate, row};
 const WINDOWS: usize = 200;
 const PUBLISHERS: usize = 10;
 const CHUNKS: usize = 10;
+/// About as many as a publish has.
+const STATEMENTS: usize = 16;
 
 /// Measures on a new database of the engine and prints.
 pub async fn print(url: &str) {
@@ -49,6 +55,47 @@ pub async fn print(url: &str) {
     row("  ratio of ten to one", &format!("{:.2}", together / alone));
     row("  p50 of one transaction among ten", &millis(median(times)));
     store.close().await;
+
+    let (alone, together) = (bare(url, 1).await, bare(url, PUBLISHERS).await);
+    row("floor: bare transaction of 16 statements, one connection", &rate(alone));
+    row("  ten connections at once", &rate(together));
+    row("  ratio of ten to one", &format!("{:.2}", together / alone));
+}
+
+/// Bare transactions a second over so many connections.
+async fn bare(url: &str, connections: usize) -> f64 {
+    let pool = engine::connect(url);
+    pool.execute("DROP TABLE IF EXISTS bench_floor").await.expect("no table");
+    pool.execute("CREATE TABLE bench_floor (id BIGINT PRIMARY KEY, number BIGINT NOT NULL)")
+        .await
+        .expect("a table");
+    let rows: Vec<String> = (0..connections * STATEMENTS).map(|id| format!("({id}, 0)")).collect();
+    let fill = format!("INSERT INTO bench_floor VALUES {}", rows.join(", "));
+    pool.execute(AssertSqlSafe(fill)).await.expect("rows");
+    pool.close().await;
+    let start = now();
+    let mut tasks = Vec::new();
+    for connection in 0..connections {
+        let pool = engine::connect(url);
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..WINDOWS / connections {
+                let mut transaction = pool.begin().await.expect("a transaction");
+                for statement in 0..STATEMENTS {
+                    let id = i64::try_from(connection * STATEMENTS + statement).expect("small");
+                    sqlx::query("UPDATE bench_floor SET number = number + 1 WHERE id = ?")
+                        .bind(id)
+                        .execute(&mut *transaction)
+                        .await
+                        .expect("an update");
+                }
+                transaction.commit().await.expect("a commit");
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.expect("a connection");
+    }
+    per_second(WINDOWS, start.elapsed())
 }
 
 async fn prepare(store: &Store, fence: &Fence, count: usize) -> Vec<PublishRequest> {
