@@ -19,6 +19,9 @@ use crate::settings::BindingSchedule;
 /// The longest time between two looks at a binding that is not due.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// The shortest time between two lines about the same wave that is held up.
+const SHORTEST_TELLING: Duration = Duration::from_secs(60);
+
 /// What one target of a wave is up to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -69,7 +72,7 @@ pub enum WaveNews {
     },
     /// The targets of the wave are gone, so it counts for nothing.
     Gone,
-    /// What is left of the wave is held up. Once per interval.
+    /// What is left of the wave is held up. Once per interval, and at most once a minute.
     HeldUp {
         /// What is left.
         round: Round,
@@ -210,7 +213,7 @@ impl Schedule {
                     last: None,
                     late: Late::Waiting { until: due },
                     late_first: false,
-                    tell_at: due,
+                    tell_at: now.saturating_add(self.interval.max(SHORTEST_TELLING)),
                 });
                 Some(WaveNews::Frozen { members })
             }
@@ -355,7 +358,7 @@ impl Open {
             self.late = Late::Page { after: None, since: now };
         }
         if self.tell_at <= now {
-            self.tell_at = now.saturating_add(interval);
+            self.tell_at = now.saturating_add(interval.max(SHORTEST_TELLING));
             return Some(WaveNews::HeldUp { round });
         }
         None

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use powercontext_core::ambient::{Clock, IdSource, Monotonic};
-use powercontext_core::failure::chain;
 use powercontext_core::ids::HolderId;
 use powercontext_core::work::Fence;
 use tokio::sync::{mpsc, watch};
@@ -18,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::decide::Now;
 use crate::facts::{DurableFacts, FactsError};
 use crate::lease::{LeaseAnswer, LeaseCall, Loss, Tenure, Turn};
+use crate::outage::Outage;
 use crate::settings::SupervisorSettings;
 
 /// Where the process stands.
@@ -71,7 +71,8 @@ impl Keeper {
         let (told, standing) = watch::channel(Standing::Starting);
         let (orders, ordered) = mpsc::unbounded_channel();
         let ttl = settings.lease.times().ttl;
-        let keeping = Keeping { facts, clock, ids, tenure, told, patience, ttl };
+        let outage = Outage::default();
+        let keeping = Keeping { facts, clock, ids, tenure, told, outage, patience, ttl };
         Self { standing, orders, task: tokio::spawn(keeping.run(ordered)) }
     }
 
@@ -100,6 +101,7 @@ struct Keeping {
     ids: Arc<dyn IdSource>,
     tenure: Tenure,
     told: watch::Sender<Standing>,
+    outage: Outage,
     patience: Duration,
     ttl: Duration,
 }
@@ -145,17 +147,16 @@ impl Keeping {
         let sent = self.clock.monotonic();
         let left = self.tenure.act_until().unwrap_or(Duration::MAX).saturating_sub(sent);
         let answer = match timeout(self.patience.min(left), self.call(call)).await {
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(answer)) => {
+                self.outage.over();
+                answer
+            }
             Ok(Err(error)) => {
-                tracing::warn!(
-                    event = "database_unavailable",
-                    error = chain(&error),
-                    "the supervisor waits for its database"
-                );
+                self.outage.failed(&error, self.now().at);
                 LeaseAnswer::Unknown
             }
             Err(_) => {
-                tracing::warn!(event = "database_unavailable", "no answer about the lease in time");
+                self.outage.unanswered(self.now().at);
                 LeaseAnswer::Unknown
             }
         };

@@ -18,6 +18,7 @@ pub mod launcher;
 pub mod lease;
 mod log;
 pub mod notice;
+mod outage;
 pub mod process;
 mod queue;
 mod retry;

@@ -2,11 +2,11 @@
 //!
 //! Nothing here decides which key runs; nothing here keeps facts. Before every command that
 //! dispatches or writes, the lease is looked at once more by the process's own clock, and a lost
-//! lease is noticed while anything is awaited. Writes for automatic waves run beside everything else, so
-//! that a long freeze delays no explicit work.
+//! lease is noticed while anything is awaited. Writes for automatic waves run in a task of their own, so
+//! that a long freeze delays no explicit work, and so that one that holds a connection goes on whatever
+//! the loop awaits: a loop that waited for that connection would wait for itself.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use powercontext_core::failure::chain;
 use powercontext_core::ids::WaveId;
 use powercontext_core::work::{ErrorCode, Fence, WorkAssignment};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Interval, sleep, timeout};
 
 use crate::decide::{Command, Decider, Decision, Event, Now, WaveAnswer, WaveCall};
@@ -23,6 +24,7 @@ use crate::keeper::Standing;
 use crate::launcher::Launcher;
 use crate::lease::Loss;
 use crate::log;
+use crate::outage::Outage;
 use crate::status::{Phase, SupervisorStatus, WaveStatus};
 
 /// The most ticks between two tries while the database fails.
@@ -131,17 +133,20 @@ impl Term {
     pub async fn lead(&mut self, ticks: &mut Interval) -> End {
         let mut reads = Pause::default();
         let mut waves = WaveSlot::default();
+        let mut outage = Outage::default();
         loop {
             if reads.is_over() {
                 match self.work(&mut waves).await {
                     Ok(()) => {
                         reads = Pause::default();
+                        outage.over();
                         self.report(Phase::Running);
                     }
                     Err(Trouble::End(end)) => return end,
                     Err(Trouble::Database(error)) => {
                         reads.fail();
-                        self.unavailable(&error);
+                        outage.failed(&error, self.now().at);
+                        self.report(Phase::DatabaseUnavailable);
                     }
                 }
             }
@@ -154,7 +159,8 @@ impl Term {
                     Ok(answer) => Event::Wave(answer),
                     Err(Trouble::End(end)) => return end,
                     Err(Trouble::Database(error)) => {
-                        self.unavailable(&error);
+                        waves.outage.failed(&error, self.now().at);
+                        self.report(Phase::DatabaseUnavailable);
                         continue;
                     }
                 },
@@ -164,14 +170,19 @@ impl Term {
                 reads.tick();
                 waves.pause.tick();
             }
-            if let Err(end) = self.learn(event, reads.is_over()).await {
-                return end;
+            match self.learn(event, reads.is_over()).await {
+                Ok(()) => {}
+                Err(Trouble::End(end)) => return end,
+                Err(Trouble::Database(error)) => {
+                    outage.failed(&error, self.now().at);
+                    self.report(Phase::DatabaseUnavailable);
+                }
             }
         }
     }
 
     /// Takes an event in, and looks at the term when there is reason to.
-    async fn learn(&mut self, event: Event, may_read: bool) -> Result<(), End> {
+    async fn learn(&mut self, event: Event, may_read: bool) -> Result<(), Trouble> {
         let fenced =
             matches!(&event, Event::Ended { ending, .. } if ending.error_code() == Some(ErrorCode::Fenced));
         let look = fenced || (event == Event::Tick && may_read);
@@ -181,14 +192,7 @@ impl Term {
             let looked = self.look().await;
             result = result.and(looked);
         }
-        match result {
-            Err(Trouble::End(end)) => Err(end),
-            Err(Trouble::Database(error)) => {
-                self.unavailable(&error);
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
+        result
     }
 
     /// Whether the database still names this term.
@@ -218,7 +222,7 @@ impl Term {
                 let reads = call.is_read();
                 let call = make(Arc::clone(&self.facts), self.halt.fence.clone(), call);
                 if !reads {
-                    waves.call = Some(Box::pin(call));
+                    waves.call.spawn(call);
                     return Ok(());
                 }
                 Event::Wave(self.halt.during(call).await?)
@@ -232,7 +236,7 @@ impl Term {
 
     /// The next call for the automatic waves, unless one is under way or a failed one rests.
     fn wave_call(&mut self, waves: &WaveSlot) -> Option<WaveCall> {
-        if waves.call.is_some() || !waves.pause.is_over() {
+        if !waves.call.is_empty() || !waves.pause.is_over() {
             return None;
         }
         let ids = Arc::clone(&self.ids);
@@ -310,15 +314,6 @@ impl Term {
         now(self.halt.clock.as_ref(), self.ids.as_ref())
     }
 
-    fn unavailable(&self, error: &FactsError) {
-        tracing::warn!(
-            event = "database_unavailable",
-            error = chain(error),
-            "the supervisor waits for its database"
-        );
-        self.report(Phase::DatabaseUnavailable);
-    }
-
     fn report(&self, phase: Phase) {
         let now = self.halt.clock.monotonic();
         let waves = self.decider.open_waves().into_iter().map(|open| WaveStatus::of(open, now)).collect();
@@ -358,23 +353,24 @@ impl Pause {
     }
 }
 
-type WaveFuture = Pin<Box<dyn Future<Output = Result<WaveAnswer, FactsError>> + Send>>;
-
-/// The write for automatic waves that is under way.
+/// The write for automatic waves that is under way, at most one; abandoned when this is dropped.
 #[derive(Default)]
 struct WaveSlot {
-    call: Option<WaveFuture>,
+    call: JoinSet<Result<WaveAnswer, FactsError>>,
     pause: Pause,
+    outage: Outage,
 }
 
 impl WaveSlot {
     /// Waits for the answer; forever when nothing was asked.
     async fn answer(&mut self) -> Result<WaveAnswer, FactsError> {
-        let Some(call) = &mut self.call else { return std::future::pending().await };
-        let answer = call.await;
-        self.call = None;
+        let Some(joined) = self.call.join_next().await else { return std::future::pending().await };
+        let answer = joined.unwrap_or_else(|failed| Err(FactsError::Database(Box::new(failed))));
         match answer {
-            Ok(_) => self.pause = Pause::default(),
+            Ok(_) => {
+                self.pause = Pause::default();
+                self.outage.over();
+            }
             Err(_) => self.pause.fail(),
         }
         answer

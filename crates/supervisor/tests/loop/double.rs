@@ -37,6 +37,8 @@ pub struct World {
     pub stuck: bool,
     /// A freeze fails.
     pub refusing: bool,
+    /// How long a freeze takes; it holds the one connection that writes all the while.
+    pub freeze_takes: Duration,
     pub freezes: usize,
     pub pages: usize,
     pub shared: bool,
@@ -53,7 +55,7 @@ pub struct World {
 }
 
 #[derive(Clone, Default)]
-pub struct Facts(pub Arc<Mutex<World>>);
+pub struct Facts(pub Arc<Mutex<World>>, Arc<tokio::sync::Mutex<()>>);
 
 impl Clock for Facts {
     fn monotonic(&self) -> Monotonic {
@@ -178,7 +180,11 @@ impl DurableFacts for Facts {
     }
 
     async fn settle(&self, fence: &Fence, _key: &WorkKey) -> Result<(), FactsError> {
-        self.write(fence, |world| world.row = None)
+        let _writer = self.1.lock().await;
+        self.write(fence, |world| {
+            world.log.push("settle");
+            world.row = None;
+        })
     }
 
     async fn clear_waves(&self, fence: &Fence) -> Result<u64, FactsError> {
@@ -192,7 +198,12 @@ impl DurableFacts for Facts {
         if self.change(|world| world.stuck) {
             std::future::pending::<()>().await;
         }
-        self.change(|world| world.freezes += 1);
+        let _writer = self.1.lock().await;
+        let takes = self.change(|world| {
+            world.freezes += 1;
+            world.freeze_takes
+        });
+        tokio::time::sleep(takes).await;
         if self.change(|world| world.refusing) {
             return Err(FactsError::Database("it cannot freeze".into()));
         }

@@ -53,6 +53,21 @@ async fn a_freeze_without_an_answer_delays_neither_explicit_work_nor_the_lease_n
 }
 
 #[tokio::test]
+async fn a_freeze_goes_on_while_the_loop_waits_for_the_connection_that_it_holds() {
+    // TM-187 TM-202: one connection writes; a loop that waited and drove the freeze too would stand still.
+    let facts = Facts::default();
+    facts.change(|world| (world.freeze_takes, world.row) = (10 * SOON, Some(unflushed())));
+    let running = start(&facts, SOON, INTERVAL);
+    until(|| facts.change(|world| world.freezes == 1)).await;
+    let covered = PendingFact { cursor: row().source_through, ..row() };
+    facts.change(|world| world.row = Some(covered));
+    running.handle.wake();
+    until(|| facts.change(|world| world.log.contains(&"settle"))).await;
+    running.handle.shutdown().await;
+    assert_eq!(facts.change(|world| world.log[..3].to_vec()), ["clear", "freeze", "settle"]);
+}
+
+#[tokio::test]
 async fn a_lost_lease_abandons_a_freeze_without_an_answer() {
     // TM-187 TM-206
     let facts = Facts::shared();

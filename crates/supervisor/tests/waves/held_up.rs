@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use powercontext_core::ids::WaveId;
 use powercontext_core::work::WorkMode::{Automatic, CatchUp, Explicit};
-use powercontext_supervisor::auto::{Round, WaveNews};
+use powercontext_supervisor::BindingSchedule;
+use powercontext_supervisor::auto::{Round, Schedule, Standing, WaveNews};
 use powercontext_supervisor::decide::WaveCall;
-use powercontext_supervisor::facts::{AutoWave, LateFact};
+use powercontext_supervisor::facts::{AutoWave, Freeze, LateFact};
 
-use crate::scene::{Scene, closed, fact, flushed, news, scope, target};
+use crate::scene::{Scene, binding, closed, fact, flushed, news, scope, target};
 
 #[test]
 fn a_terminal_target_keeps_the_wave_open_is_told_once_per_interval_and_stays_visible() {
@@ -97,4 +99,27 @@ fn a_later_scope_with_a_flush_keeps_explicit_semantics_during_a_held_up_wave() {
     scene.late(vec![]);
     scene.page(vec![flushed(fact(7, 0, 4))]);
     assert_eq!(scene.launches(), [(7, 0, 4, Explicit)]);
+}
+
+#[test]
+fn a_short_interval_does_not_tell_of_a_held_up_wave_more_than_once_a_minute() {
+    // B-28
+    let interval = Some(Duration::from_millis(500));
+    let mut schedule = Schedule::new(&BindingSchedule { binding: binding("topics"), interval }).unwrap();
+    let at = Duration::from_secs;
+    let Some(WaveCall::Freeze { wave, .. }) =
+        schedule.wanted(at(0), 4, true, &mut || WaveId::parse("wave-1").unwrap())
+    else {
+        panic!("a new term looks at once")
+    };
+    schedule.frozen(&wave, Freeze::Frozen { members: 1 }, at(0), at(1));
+    let mut told = Vec::new();
+    for second in 1..200 {
+        if schedule.targets(&[(scope(1), Standing::Terminal)], false, at(second)).is_some() {
+            told.push(second);
+        }
+        schedule.late(None);
+        schedule.tick();
+    }
+    assert_eq!(told, [60, 120, 180]);
 }
