@@ -1,6 +1,7 @@
 //! A network between one process and its database that a test can cut or let go silent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -32,6 +33,14 @@ impl Proxy {
     /// # Panics
     /// When no port is free.
     pub async fn start(target: u16) -> Self {
+        Self::start_far(target, Duration::ZERO).await
+    }
+
+    /// The same, as if every request to `target` took so long to get there.
+    ///
+    /// # Panics
+    /// When no port is free.
+    pub async fn start_far(target: u16, distance: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let line = Arc::new(watch::Sender::new(Line::Open));
@@ -39,7 +48,7 @@ impl Proxy {
         tokio::spawn(async move {
             loop {
                 let Ok((inner, _)) = listener.accept().await else { return };
-                tokio::spawn(forward(inner, target, seen.subscribe()));
+                tokio::spawn(forward(inner, (target, distance), seen.subscribe()));
             }
         });
         Self { port, line }
@@ -57,7 +66,7 @@ impl Proxy {
     }
 }
 
-async fn forward(inner: TcpStream, target: u16, mut line: watch::Receiver<Line>) {
+async fn forward(inner: TcpStream, (target, distance): (u16, Duration), mut line: watch::Receiver<Line>) {
     if line.wait_for(|line| *line != Line::Silent).await.is_ok_and(|line| *line == Line::Cut) {
         return;
     }
@@ -67,15 +76,19 @@ async fn forward(inner: TcpStream, target: u16, mut line: watch::Receiver<Line>)
     let (outer_read, outer_write) = outer.into_split();
     let mut cut = line.clone();
     tokio::select! {
-        () = pump(inner_read, outer_write, line.clone()) => {}
-        () = pump(outer_read, inner_write, line) => {}
+        () = pump((inner_read, outer_write), distance, line.clone()) => {}
+        () = pump((outer_read, inner_write), Duration::ZERO, line) => {}
         _ = cut.wait_for(|line| *line == Line::Cut) => {}
     }
 }
 
 /// Moves bytes one way until either end closes.
-async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut line: watch::Receiver<Line>) {
-    let mut buffer = vec![0; 16 * 1024];
+async fn pump(
+    (mut from, mut to): (OwnedReadHalf, OwnedWriteHalf),
+    distance: Duration,
+    mut line: watch::Receiver<Line>,
+) {
+    let mut buffer = vec![0; 64 * 1024];
     loop {
         let read = from.read(&mut buffer).await;
         if line.wait_for(|line| *line != Line::Silent).await.is_err() {
@@ -84,6 +97,9 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut line: watch::
         match read {
             Ok(0) | Err(_) => return,
             Ok(count) => {
+                if !distance.is_zero() {
+                    tokio::time::sleep(distance).await;
+                }
                 if to.write_all(&buffer[..count]).await.is_err() {
                     return;
                 }
@@ -94,8 +110,6 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut line: watch::
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// A server that sends back what it gets.

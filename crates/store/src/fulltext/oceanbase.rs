@@ -5,6 +5,8 @@
 //! anything else as a digest. A query asks for one term at a time, because only then is every record
 //! that has it counted exactly once.
 
+use std::collections::BTreeSet;
+
 use powercontext_core::analyzer::Query;
 use powercontext_core::content::digest;
 use powercontext_core::ids::ScopeId;
@@ -18,10 +20,12 @@ use super::{CHUNKS_PER_TOPIC, MAX_CANDIDATES, MAX_CHUNKS_OF_ONE_TOPIC, WeightedT
 /// How many hexadecimal digits of a digest stand for a term: 128 bits.
 const DIGEST_DIGITS: usize = 32;
 
-/// Index text in which every term carries the Scope's number and is exactly one token.
+/// Index text in which every term carries the Scope's number, is exactly one token and stands once: a
+/// lookup asks only whether a record has it.
 pub(crate) fn postings(scope_key: i64, terms: &str) -> String {
-    let mut text = String::with_capacity(terms.len() * 2);
-    for term in terms.split(' ').filter(|term| !term.is_empty()) {
+    let distinct: BTreeSet<&str> = terms.split(' ').filter(|term| !term.is_empty()).collect();
+    let mut text = String::new();
+    for term in distinct {
         if !text.is_empty() {
             text.push(' ');
         }
@@ -145,6 +149,7 @@ mod tests {
             );
         }
         assert_eq!(postings(7, "a can't 租约").split(' ').count(), 3);
+        assert_eq!(postings(7, "b a b  a"), "7xa 7xb");
         assert_ne!(token(7, "can't"), token(7, "cant"));
         assert_ne!(token(7, "é"), token(7, "É"));
     }

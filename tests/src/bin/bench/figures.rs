@@ -48,3 +48,27 @@ pub fn resident_megabytes(pid: u32) -> f64 {
 pub fn per_second(count: usize, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64()
 }
+
+/// Time that the machine's processors have spent since it started, in ticks.
+pub struct Processors {
+    all: f64,
+    idle: f64,
+}
+
+impl Processors {
+    /// The part of all processors' time that was spent working since `before`, from 0 to 1.
+    pub fn busy_since(&self, before: &Self) -> f64 {
+        let all = (self.all - before.all).max(1.0);
+        1.0 - (self.idle - before.idle) / all
+    }
+}
+
+/// Reads the machine's processor times.
+pub fn processors() -> Processors {
+    let times = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = times.lines().next().unwrap_or("");
+    let ticks: Vec<f64> =
+        line.split_whitespace().skip(1).take(8).filter_map(|tick| tick.parse().ok()).collect();
+    let idle = ticks.iter().skip(3).take(2).sum();
+    Processors { all: ticks.iter().sum(), idle }
+}

@@ -27,7 +27,7 @@ pub async fn print() {
     let worst = times.iter().max().copied().unwrap_or_default();
     row("flush to searchable on OceanBase, api and background, p50", &millis(median(times)));
     row("  worst of 15", &millis(worst));
-    publish::print(&engine::url(fleet.engine.port(), "pc_bench_publish")).await;
+    publish::print(fleet.engine.port()).await;
     backlog::print(&engine::url(fleet.engine.port(), "pc_bench_backlog")).await;
 }
 

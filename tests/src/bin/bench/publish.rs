@@ -3,7 +3,9 @@
 //! Each Window belongs to a Scope of its own, as those of different workers do. Sources, attempts and
 //! projections are there before the clock starts, so that the one transaction is measured alone. What the
 //! engine itself reaches is printed beside it: ten connections against one, with transactions of as many
-//! statements that each change one row of their own.
+//! statements that each change one row of their own; and how much of the machine's processors was busy, since
+//! the engine and its clients share them here. The same with the engine two milliseconds away, as another
+//! machine would be, tells whether publishers wait for each other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +25,12 @@ use powercontext_store::scopes::{self, NewScope};
 use powercontext_store::sources::{self, NewSource};
 use powercontext_store::{DatabaseUrl, Store, StoreOptions, leases, migrate};
 use powercontext_tests::engine;
+use powercontext_tests::proxy::Proxy;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Executor as _};
 use tokio::sync::Mutex;
 
-use crate::figures::{median, millis, now, per_second, rate, row};
+use crate::figures::{median, millis, now, per_second, processors, rate, row};
 
 /// Windows of each measurement.
 const WINDOWS: usize = 200;
@@ -36,8 +39,23 @@ const CHUNKS: usize = 10;
 /// About as many as a publish has.
 const STATEMENTS: usize = 16;
 
-/// Measures on a new database of the engine and prints.
-pub async fn print(url: &str) {
+/// How far away the engine is put.
+const DISTANCE: Duration = Duration::from_millis(2);
+
+/// Measures on new databases of the engine at this port and prints.
+pub async fn print(port: u16) {
+    publishers(&engine::url(port, "pc_bench_publish"), " on OceanBase").await;
+    let far = Proxy::start_far(port, DISTANCE).await;
+    publishers(&engine::url(far.port(), "pc_bench_publish_far"), " on OceanBase 2 ms away").await;
+
+    let url = engine::url(port, "pc_bench_publish");
+    let (alone, together) = (bare(&url, 1).await, bare(&url, PUBLISHERS).await);
+    row("floor: bare transaction of 16 statements, one connection", &rate(alone));
+    row("  ten connections at once", &rate(together));
+    row("  ratio of ten to one", &format!("{:.2}", together / alone));
+}
+
+async fn publishers(url: &str, place: &str) {
     let mut options = StoreOptions::new(DatabaseUrl::parse(url).expect("a URL"));
     options.readers = 12;
     migrate(&options, &SystemIds).await.expect("a schema");
@@ -48,18 +66,17 @@ pub async fn print(url: &str) {
 
     run(&store, prepare(&store, &fence, 20).await, 1).await;
     let (times, alone) = run(&store, prepare(&store, &fence, WINDOWS).await, 1).await;
-    row("publish on OceanBase, one Topic of 10 chunks, p50", &millis(median(times)));
+    row(&format!("publish{place}, 1 Topic of 10 chunks, p50"), &millis(median(times)));
     row("  one publisher", &rate(alone));
-    let (times, together) = run(&store, prepare(&store, &fence, WINDOWS).await, PUBLISHERS).await;
+    let requests = prepare(&store, &fence, WINDOWS).await;
+    let before = processors();
+    let (times, together) = run(&store, requests, PUBLISHERS).await;
+    let busy = processors().busy_since(&before);
     row("  ten publishers at once", &rate(together));
     row("  ratio of ten to one", &format!("{:.2}", together / alone));
+    row("  processors of the machine busy meanwhile", &format!("{:.0} %", busy * 100.0));
     row("  p50 of one transaction among ten", &millis(median(times)));
     store.close().await;
-
-    let (alone, together) = (bare(url, 1).await, bare(url, PUBLISHERS).await);
-    row("floor: bare transaction of 16 statements, one connection", &rate(alone));
-    row("  ten connections at once", &rate(together));
-    row("  ratio of ten to one", &format!("{:.2}", together / alone));
 }
 
 /// Bare transactions a second over so many connections.
