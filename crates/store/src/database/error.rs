@@ -30,7 +30,36 @@ pub struct DatabaseError {
     /// What callers may decide on.
     pub kind: DatabaseErrorKind,
     #[source]
-    source: sqlx::Error,
+    source: Cause,
+}
+
+/// What is told of a failure.
+#[derive(Debug, thiserror::Error)]
+enum Cause {
+    /// What the driver or the database says.
+    #[error(transparent)]
+    Said(sqlx::Error),
+    /// A server's text about a value repeats the value, an identity perhaps, so its number stands alone.
+    #[error("the database refused a value with error {number} ({state})")]
+    RefusedValue { number: u16, state: String },
+}
+
+impl From<sqlx::Error> for Cause {
+    fn from(error: sqlx::Error) -> Self {
+        let refused = error.as_database_error().and_then(|error| error.try_downcast_ref());
+        match refused.and_then(refused_value) {
+            Some((number, state)) => Self::RefusedValue { number, state },
+            None => Self::Said(error),
+        }
+    }
+}
+
+/// Number and SQLSTATE of a server's error that is about a value: data exceptions (22), broken constraints
+/// (23), and those that MySQL gave no class.
+fn refused_value(error: &MySqlDatabaseError) -> Option<(u16, String)> {
+    let (number, state) = (error.number(), error.code().unwrap_or_default());
+    let about_a_value = matches!(state.get(..2), Some("22" | "23")) || matches!(number, 1366 | 1411 | 1525);
+    about_a_value.then(|| (number, state.to_owned()))
 }
 
 impl DatabaseError {
@@ -50,7 +79,7 @@ impl DatabaseError {
     /// The server did not answer in time.
     pub(super) fn silence() -> Self {
         let source = sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
-        Self { kind: DatabaseErrorKind::Silent, source }
+        Self { kind: DatabaseErrorKind::Silent, source: source.into() }
     }
 
     /// An earlier statement lost the connection.
@@ -64,20 +93,22 @@ impl From<sqlx::Error> for DatabaseError {
         let kind = match &source {
             sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => DatabaseErrorKind::Lost,
             sqlx::Error::Database(error) => match error.try_downcast_ref::<MySqlDatabaseError>() {
-                Some(error) => server_kind(error.number()),
+                Some(error) => server_kind(error.number(), error.code().unwrap_or_default()),
                 None if error.is_unique_violation() => DatabaseErrorKind::UniqueViolation,
                 None if is_busy(error.code().as_deref()) => DatabaseErrorKind::Busy,
                 None => DatabaseErrorKind::Other,
             },
             _ => DatabaseErrorKind::Other,
         };
-        Self { kind, source }
+        Self { kind, source: source.into() }
     }
 }
 
 /// MySQL's numbers, which OceanBase answers with, and OceanBase's own.
-const fn server_kind(number: u16) -> DatabaseErrorKind {
+fn server_kind(number: u16, state: &str) -> DatabaseErrorKind {
     match number {
+        // The transaction lasted too long and was undone; in other states one statement did.
+        4012 if state == "25000" => DatabaseErrorKind::Busy,
         // Lock wait timeout; deadlock; the transaction must be rolled back; a row lock conflict; a
         // write conflict with a snapshot.
         1205 | 1213 | 6002 | 6005 | 6235 => DatabaseErrorKind::Busy,

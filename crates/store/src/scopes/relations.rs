@@ -10,8 +10,8 @@ use super::version;
 /// The largest number of steps a chain of parents is followed.
 const MAX_PARENT_STEPS: i64 = 10_000;
 
-/// Lets one transaction at a time move Scopes below others, so that two together never close a
-/// circle. On SQLite there is only one; on OceanBase the one row that always exists stands for all.
+/// Lets one transaction at a time make Scopes and move them below others, so that two together never use
+/// one key or close a circle. On SQLite there is only one; on OceanBase the one row that always exists stands for all.
 pub(super) async fn lock_tree(tx: &mut Transaction) -> Result<(), DatabaseError> {
     if tx.engine() == Engine::OceanBase {
         tx.query("SELECT 1 FROM pc_default_scope WHERE singleton = 1 FOR UPDATE", values![]).await?;

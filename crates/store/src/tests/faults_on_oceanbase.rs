@@ -264,18 +264,42 @@ async fn a_flush_waits_for_a_capture_that_has_not_committed_and_covers_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_key_used_by_many_creations_at_once_makes_one_scope() {
     for database in databases().await {
-        let mut creations = Vec::new();
-        for number in 0..6 {
-            let store = if number % 2 == 0 { database.store.clone() } else { database.reopened().await };
-            let new = new_scope("same");
-            creations.push(tokio::spawn(async move { scopes::create(&store, &new).await.unwrap().scope_id }));
+        let long = ["é", "aé", "词", "a词", "aa词"].map(|key| key.repeat(512 / key.chars().count()));
+        for key in ["same".to_owned()].into_iter().chain(long) {
+            let mut creations = Vec::new();
+            for number in 0..6 {
+                let store = if number % 2 == 0 { database.store.clone() } else { database.reopened().await };
+                let new = new_scope(&key);
+                creations
+                    .push(tokio::spawn(async move { scopes::create(&store, &new).await.unwrap().scope_id }));
+            }
+            let mut made = Vec::new();
+            for creation in creations {
+                made.push(creation.await.unwrap());
+            }
+            made.dedup();
+            assert_eq!(made.len(), 1, "{made:?}");
         }
-        let mut made = Vec::new();
-        for creation in creations {
-            made.push(creation.await.unwrap());
-        }
-        made.dedup();
-        assert_eq!(made.len(), 1, "{made:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_server_about_a_value_does_not_repeat_it() {
+    let Some(database) = oceanbase().await else { return };
+    let scope = database.scope("a").await;
+    let identity = "someone@example.com";
+    database.run("CREATE TABLE pc_numbers (number BIGINT PRIMARY KEY)").await;
+    let source = "INSERT INTO pc_sources (scope_id, position, source_type, source_id, content_digest, \
+                  content) VALUES (?, ?, 'content', ?, 'd', 'c')";
+    let mut tx = database.store.database.write().await.unwrap();
+    tx.execute(source, values![scope.as_str(), 1, identity]).await.unwrap();
+    let taken = tx.execute(source, values![scope.as_str(), 2, identity]).await.unwrap_err();
+    assert_eq!(taken.kind, DatabaseErrorKind::UniqueViolation);
+    let wrong = tx.execute("INSERT INTO pc_numbers VALUES (?)", values![identity]).await.unwrap_err();
+    for (error, number) in [(taken, "1062"), (wrong, "1366")] {
+        let error = StoreError::at("test")(error);
+        let told = format!("{error:?} {}", powercontext_core::failure::chain(&error));
+        assert!(!told.contains("someone") && told.matches(number).count() == 2, "{told}");
     }
 }
 
