@@ -14,7 +14,7 @@ use super::{
     SERVER, TestDatabase, create, cut_off, databases, key, new_scope, new_source, oceanbase, request,
 };
 use crate::budgets::{self, AttemptFence, start_attempt};
-use crate::database::values;
+use crate::database::{Transaction, values};
 use crate::publish::{PublishError, publish};
 use crate::{
     DatabaseErrorKind, DatabaseUrl, OpenError, Store, StoreError, StoreOptions, cursors, pending, scopes,
@@ -236,6 +236,47 @@ async fn a_lock_that_stays_held_ends_in_a_counted_bounded_wait_and_then_an_error
     assert_eq!(store.busy_retries(), 3);
     tx.roll_back().await;
     assert_eq!(sources::add(&store, &new_source(&scope, "s", "text")).await.unwrap().position.get(), 1);
+}
+
+/// What the server says of a session's limit on transactions, in seconds.
+async fn transaction_limit(tx: &mut Transaction) -> i64 {
+    let row = tx.query_one("SELECT @@session.ob_trx_timeout", values![]).await.unwrap().unwrap();
+    row.integer(0).unwrap() / 1_000_000
+}
+
+#[tokio::test]
+async fn every_transaction_is_limited_on_the_server_and_only_waves_and_migrations_last_longer() {
+    let Some(database) = oceanbase().await else { return };
+    let store = &database.store.database;
+    assert_eq!(transaction_limit(&mut store.write().await.unwrap()).await, 15);
+    assert_eq!(transaction_limit(&mut store.read().await.unwrap()).await, 15);
+    assert_eq!(transaction_limit(&mut store.snapshot().await.unwrap()).await, 15);
+    assert_eq!(transaction_limit(&mut store.session().await.unwrap()).await, 600);
+    let limit = |mut tx: Transaction| async move { Ok::<_, StoreError>(transaction_limit(&mut tx).await) };
+    assert_eq!(store.transact("test", limit).await.unwrap(), 15);
+    assert_eq!(store.transact_lease("test", limit).await.unwrap(), 15);
+    assert_eq!(store.transact_long("test", limit).await.unwrap(), 300);
+    assert_eq!(store.transact("test", limit).await.unwrap(), 15, "a wave's limit stays on its connection");
+}
+
+#[tokio::test]
+async fn a_process_that_falls_silent_in_a_transaction_loses_its_locks_at_the_limit_and_may_begin_again() {
+    let Some(database) = oceanbase().await else { return };
+    let scope = database.scope("a").await;
+    let mut silent = database.store.database.session().await.unwrap();
+    for text in ["SET SESSION ob_trx_timeout = 1000000", "START TRANSACTION"] {
+        silent.command(text.to_owned()).await.unwrap();
+    }
+    sources::lock_journal(&mut silent, &scope).await.unwrap();
+    let store = database.reopened().await;
+    let added = sources::add(&store, &new_source(&scope, "s", "text")).await.unwrap();
+    assert_eq!(added.position.get(), 1);
+    let error = sources::lock_journal(&mut silent, &scope).await.unwrap_err();
+    assert_eq!(error.kind, DatabaseErrorKind::Busy, "{error:?}");
+    let mut slow = database.store.database.write().await.unwrap();
+    slow.command("SET SESSION ob_query_timeout = 10000".to_owned()).await.unwrap();
+    let error = slow.query("SELECT sleep(1)", values![]).await.map(drop).unwrap_err();
+    assert_eq!(error.kind, DatabaseErrorKind::Other, "one slow statement is not asked again: {error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
