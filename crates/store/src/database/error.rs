@@ -19,6 +19,8 @@ pub enum DatabaseErrorKind {
     CommitUnknown,
     /// The server has no such database.
     MissingDatabase,
+    /// The server refuses the user, the password or what the user may do.
+    AccessDenied,
     /// Anything else.
     Other,
 }
@@ -82,6 +84,15 @@ impl DatabaseError {
         Self { kind: DatabaseErrorKind::Silent, source: source.into() }
     }
 
+    /// The failure that led to this one.
+    pub(crate) fn root(&self) -> &dyn std::error::Error {
+        let mut root: &dyn std::error::Error = self;
+        while let Some(cause) = root.source() {
+            root = cause;
+        }
+        root
+    }
+
     /// An earlier statement lost the connection.
     pub(super) fn gone() -> Self {
         Self::from(sqlx::Error::Io(std::io::ErrorKind::NotConnected.into()))
@@ -116,6 +127,8 @@ fn server_kind(number: u16, state: &str) -> DatabaseErrorKind {
         // Shutdown; connection killed; gone away; lost; killed for idling in a transaction.
         1053 | 1927 | 2006 | 2013 | 5066 | 6224 => DatabaseErrorKind::Lost,
         1049 => DatabaseErrorKind::MissingDatabase,
+        // To the database; at all; from this host; by this way of proving who it is.
+        1044 | 1045 | 1130 | 1698 => DatabaseErrorKind::AccessDenied,
         _ => DatabaseErrorKind::Other,
     }
 }

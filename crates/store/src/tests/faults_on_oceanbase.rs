@@ -161,7 +161,7 @@ async fn a_server_that_is_away_is_an_error_at_once_and_the_same_store_works_when
             assert!(refused && matches!(ping, Err(StoreError::Unavailable { .. })), "{ping:?}");
         }
         let opened = Store::open(&wire.options).await.map(drop);
-        assert!(matches!(opened, Err(OpenError::Store(StoreError::Unavailable { .. }))), "{opened:?}");
+        assert!(matches!(opened, Err(OpenError::Unreachable { .. })), "{opened:?}");
         wire.line.send(Line::Works).unwrap();
         sources::add(&wire.store, &new_source(&scope, &format!("w{written}"), "text")).await.unwrap();
         written += 1;
