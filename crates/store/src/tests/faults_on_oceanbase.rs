@@ -306,14 +306,16 @@ async fn a_flush_waits_for_a_capture_that_has_not_committed_and_covers_it() {
 async fn one_key_used_by_many_creations_at_once_makes_one_scope() {
     for database in databases().await {
         let long = ["é", "aé", "词", "a词", "aa词"].map(|key| key.repeat(512 / key.chars().count()));
+        let stores = [database.reopened().await, database.reopened().await, database.store.clone()];
         for key in ["same".to_owned()].into_iter().chain(long) {
-            let mut creations = Vec::new();
-            for number in 0..6 {
-                let store = if number % 2 == 0 { database.store.clone() } else { database.reopened().await };
-                let new = new_scope(&key);
-                creations
-                    .push(tokio::spawn(async move { scopes::create(&store, &new).await.unwrap().scope_id }));
-            }
+            let creations: Vec<_> = stores
+                .iter()
+                .chain(&stores)
+                .map(|store| {
+                    let (store, new) = (store.clone(), new_scope(&key));
+                    tokio::spawn(async move { scopes::create(&store, &new).await.unwrap().scope_id })
+                })
+                .collect();
             let mut made = Vec::new();
             for creation in creations {
                 made.push(creation.await.unwrap());
