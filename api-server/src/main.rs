@@ -2,7 +2,7 @@
 //!
 //! Only wiring: what the command line asks for is here, a running server in `serve`, the schema in
 //! `migrating`. Exit status 0 after a clean stop, 2 for a mistake in the configuration, 3 when
-//! `migrate --check` found migrations to apply, 1 for anything else.
+//! `migrate --check` found something to migrate, 1 for anything else.
 
 mod migrating;
 mod serve;

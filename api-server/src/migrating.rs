@@ -8,7 +8,7 @@ use powercontext_program::{Failure, print, start};
 use powercontext_settings::Settings;
 use powercontext_store::{Claim, ClaimError, SchemaState, Store, StoreOptions, schema_state};
 
-/// The exit status of a check that found migrations to apply.
+/// The exit status of a check that found something to migrate.
 const PENDING: u8 = 3;
 
 /// Keeps every other server off the database until the claim is dropped.
@@ -44,11 +44,16 @@ pub async fn check(settings: &Settings) -> Result<ExitCode, Failure> {
     let options = start::store_options(settings)?;
     let state = schema_state(&options).await.map_err(|error| start::unusable(&options, &error))?;
     print(&line(&state))?;
-    Ok(if state.pending.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(PENDING) })
+    Ok(if state.is_current() { ExitCode::SUCCESS } else { ExitCode::from(PENDING) })
 }
 
 fn line(state: &SchemaState) -> String {
-    let SchemaState { current, needed, pending } = state;
+    let SchemaState { current, needed, pending, unfinished } = state;
+    if *unfinished {
+        return format!(
+            "the database schema is at {current} and its migration was interrupted; pending: the end of it"
+        );
+    }
     if pending.is_empty() {
         return format!("the database schema is current at {current}");
     }

@@ -47,12 +47,18 @@ impl StartError {
                 ErrorCode::ConfigurationInvalid
             }
             Self::Database(OpenError::Store(error)) => error.code(),
+            Self::Database(OpenError::Unreachable { .. } | OpenError::AccessDenied) => {
+                ErrorCode::DatabaseUnavailable
+            }
             Self::Database(
                 OpenError::SchemaMissing
                 | OpenError::DatabaseMissing
                 | OpenError::SchemaBehind { .. }
                 | OpenError::SchemaNewer { .. }
                 | OpenError::MigrationChanged { .. }
+                | OpenError::MigrationMissing { .. }
+                | OpenError::Unfinished
+                | OpenError::ForeignTable { .. }
                 | OpenError::RetrievalShape { .. }
                 | OpenError::SearchRecords { .. }
                 | OpenError::Collation { .. },

@@ -57,6 +57,14 @@ async fn a_check_of_oceanbase_tells_its_state() {
     assert_eq!(refused.status, 1);
     assert!(refused.line().ends_with("no schema; run `powercontext-api-server migrate`"), "{refused:?}");
     told_migrated_and_told_again(&url);
+    // A run that died before its last writes has something left to do.
+    database.execute("DELETE FROM pc_topic_memory_retrieval_shape").await;
+    assert!(api(&[]).line().ends_with("was interrupted; run `powercontext-api-server migrate`"));
+    let check = run(std::path::Path::new("/"), &["migrate", "--check"], &[("DATABASE_URL", &url)]);
+    assert_eq!(check.status, 3, "{check:?}");
+    assert!(check.stdout.ends_with("was interrupted; pending: the end of it\n"), "{check:?}");
+    assert_eq!(run(std::path::Path::new("/"), &["migrate"], &[("DATABASE_URL", &url)]).status, 0);
+    assert_eq!(run(std::path::Path::new("/"), &["migrate", "--check"], &[("DATABASE_URL", &url)]).status, 0);
     // A database of a newer program can neither be served nor migrated, and the check says so.
     database.execute("INSERT INTO pc_schema_migrations VALUES (9999, 'later', 'x', 'x')").await;
     for refused in
@@ -69,6 +77,22 @@ async fn a_check_of_oceanbase_tells_its_state() {
     database.execute("ALTER TABLE pc_scopes MODIFY title VARCHAR(200) COLLATE utf8mb4_general_ci").await;
     assert!(api(&[]).line().contains("collation `utf8mb4_general_ci`"));
     database.remove().await;
+}
+
+#[test]
+fn a_database_that_cannot_be_reached_or_found_is_one_line_and_its_status() {
+    let home = tempfile::tempdir().unwrap();
+    for (url, status, line) in [
+        ("mysql://u:hunter2@127.0.0.1:1/x", 1, "no server answers there: Connection refused"),
+        ("mysql://u:hunter2@127.0.0.1:y/x", 2, "the port in the database URL must be a number"),
+        ("mysql://u:hunter2@127.0.0.1", 2, "the name of a database"),
+    ] {
+        for arguments in [&["migrate"][..], &["migrate", "--check"], &["--role", "api"]] {
+            let refused = run(home.path(), arguments, &[("DATABASE_URL", url)]);
+            assert_eq!((refused.status, refused.stdout.as_str()), (status, ""), "{refused:?}");
+            assert!(refused.line().contains(line) && !refused.line().contains("hunter2"), "{refused:?}");
+        }
+    }
 }
 
 #[test]

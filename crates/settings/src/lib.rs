@@ -296,6 +296,10 @@ impl Reader<'_> {
             .map_err(|error| refused(format!("names {}, which cannot be read: {error}", path.display())))?;
         match text.trim() {
             "" => Err(refused(format!("names {}, which is empty", path.display()))),
+            secret if secret.contains(char::is_control) => {
+                let problem = "which must hold one line without control characters";
+                Err(refused(format!("names {}, {problem}", path.display())))
+            }
             secret => Ok(Secret::new(secret)),
         }
     }

@@ -144,7 +144,7 @@ pub const SETTINGS: &[Setting] = &[
         ("database", "password_file"),
         Kind::Path,
         None,
-        "A file that holds the password of a mysql:// URL without one; surrounding white space is dropped.",
+        "A file whose one line is the password of a mysql:// URL without one; surrounding white space is dropped.",
     ),
     shared(
         ("database", "readers"),
@@ -280,7 +280,7 @@ pub const SETTINGS: &[Setting] = &[
         ("inference", "generation_api_key_file"),
         Kind::Path,
         None,
-        "A file that holds the provider's key; surrounding white space is dropped.",
+        "A file whose one line is the provider's key; surrounding white space is dropped.",
     ),
     shared(
         ("inference", "generation_timeout_seconds"),

@@ -375,6 +375,29 @@ fn a_password_file_completes_the_database_url_and_travels_as_its_path() {
 }
 
 #[test]
+fn a_secret_file_holds_one_line() {
+    // TM-228
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secret");
+    let file = path.to_str().unwrap();
+    let password = environment(&[("DATABASE_URL", "mysql://u@h/x"), ("DATABASE_PASSWORD_FILE", file)]);
+    let key = environment(&[("INFERENCE_GENERATION_API_KEY_FILE", file)]);
+    for text in ["pw", "pw\n", " pw\r\n\n"] {
+        fs::write(&path, text).unwrap();
+        assert_eq!(Settings::load(&password).unwrap().database.url.reveal(), "mysql://u:%70%77@h/x");
+        Settings::load(&key).unwrap();
+    }
+    for text in ["pw\nother", "pw\r\n\nother\n", "pw\tother", "pw\0"] {
+        fs::write(&path, text).unwrap();
+        for inputs in [&password, &key] {
+            let line = refusal(inputs);
+            assert!(line.contains("_file`") && line.contains("must hold one line"), "{line}");
+            assert!(!line.contains("pw") && !line.contains("other"), "{line}");
+        }
+    }
+}
+
+#[test]
 fn a_key_of_a_higher_layer_replaces_the_key_file_of_a_lower_one() {
     let folder = tempfile::tempdir().unwrap();
     let key_file = folder.path().join("key");

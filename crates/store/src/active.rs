@@ -234,11 +234,12 @@ impl<'a> ActiveScope<'a> {
     }
 }
 
-/// OceanBase has no `ON CONFLICT`; the row breaks no other rule that `IGNORE` could hide.
+/// OceanBase has no `ON CONFLICT`.
 const FIRST_STATISTICS: Twin = Twin {
     sqlite: "INSERT INTO pc_topic_memory_scope_statistics (scope_id, topics, chunks) VALUES (?, 0, 0) \
         ON CONFLICT (scope_id) DO NOTHING",
-    oceanbase: "INSERT IGNORE INTO pc_topic_memory_scope_statistics (scope_id, topics, chunks) VALUES (?, 0, 0)",
+    oceanbase: "INSERT INTO pc_topic_memory_scope_statistics (scope_id, topics, chunks) VALUES (?, 0, 0) \
+        ON DUPLICATE KEY UPDATE topics = topics",
 };
 
 /// OceanBase only: its keys are numbered per Scope, in the order of publication as in SQLite.

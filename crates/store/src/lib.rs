@@ -55,13 +55,8 @@ impl Store {
         if options.url.path().is_some_and(|path| !path.exists()) {
             return Err(OpenError::SchemaMissing);
         }
-        let database = match Database::open(&options.target(false)).await {
-            Ok(database) => database,
-            Err(error) if error.kind == DatabaseErrorKind::MissingDatabase => {
-                return Err(OpenError::DatabaseMissing);
-            }
-            Err(error) => return Err(StoreError::at("store.open")(error).into()),
-        };
+        let opened = Database::open(&options.target(false)).await;
+        let database = opened.map_err(OpenError::opening("store.open"))?;
         migrations::verify(&database).await?;
         Ok(Self { database })
     }

@@ -3,9 +3,10 @@
 //! On SQLite each migration commits together with its row in `pc_schema_migrations`. On OceanBase
 //! definitions commit one by one, so a run holds a lock of the server, every statement can be
 //! repeated, and the row is written last: either way an interrupted run continues where it stopped.
-//! A database that is newer than the program, or whose applied text differs, is refused. Programs
-//! that only open a store never migrate.
+//! A database that is newer than the program, whose applied text differs or whose tables are others' is
+//! refused. Programs that only open a store never migrate.
 
+mod history;
 mod lock;
 mod state;
 
@@ -48,7 +49,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
 ];
 
 /// Column types differ: OceanBase cannot key a table by an unbounded text.
-const HISTORY: Twin = Twin {
+pub(crate) const HISTORY: Twin = Twin {
     sqlite: "CREATE TABLE IF NOT EXISTS pc_schema_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, \
         checksum TEXT NOT NULL, applied_at TEXT NOT NULL)",
     oceanbase: "CREATE TABLE IF NOT EXISTS pc_schema_migrations (number BIGINT PRIMARY KEY, \
@@ -62,13 +63,6 @@ const APPLIED: Twin = Twin {
         VALUES (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
     oceanbase: "INSERT IGNORE INTO pc_schema_migrations (number, name, checksum, applied_at) \
         VALUES (?, ?, ?, date_format(utc_timestamp(6), '%Y-%m-%dT%H:%i:%s.%fZ'))",
-};
-
-/// Each database has its own catalogue.
-const HAS_HISTORY: Twin = Twin {
-    sqlite: "SELECT 1 FROM sqlite_master WHERE name = 'pc_schema_migrations'",
-    oceanbase: "SELECT 1 FROM information_schema.tables \
-        WHERE table_schema = database() AND table_name = 'pc_schema_migrations'",
 };
 
 /// The upsert has another form on OceanBase. Writes nothing when there are Topics.
@@ -117,13 +111,22 @@ pub(crate) struct Applied {
 /// # Errors
 /// [`OpenError`]; what was applied before the failure stays applied.
 pub async fn migrate(options: &StoreOptions, ids: &dyn IdSource) -> Result<MigrationReport, OpenError> {
-    let database = open_or_create(&options.target(true)).await.map_err(StoreError::at("migrations.open"))?;
-    let store = Store { database };
-    let lock = lock::take(&store.database).await?;
-    let applied = run(&store, ids).await;
-    lock::release(lock).await;
+    let opened = open_or_create(&options.target(true)).await;
+    let store = Store { database: opened.map_err(OpenError::opening("migrations.open"))? };
+    let applied = run_alone(&store, ids).await;
     store.close().await;
     Ok(MigrationReport { applied: applied?, current: newest(MIGRATIONS) })
+}
+
+/// Writes nothing, not even the lock, to a database of others.
+async fn run_alone(store: &Store, ids: &dyn IdSource) -> Result<Vec<i64>, OpenError> {
+    let mut reader = store.database.read().await.map_err(StoreError::at("migrations.open"))?;
+    history::is_there(&mut reader).await?;
+    drop(reader);
+    let lock = lock::take(&store.database).await?;
+    let applied = run(store, ids).await;
+    lock::release(lock).await;
+    applied
 }
 
 /// What a run does while it holds the lock.
@@ -177,14 +180,15 @@ pub(crate) async fn apply_missing(database: &Database, known: &[Migration]) -> R
 pub(crate) async fn verify(database: &Database) -> Result<(), OpenError> {
     let at = StoreError::at("migrations.verify");
     let mut reader = database.snapshot().await.map_err(&at)?;
-    if reader.query_one(HAS_HISTORY, values![]).await.map_err(&at)?.is_none() {
+    if !history::is_there(&mut reader).await? {
         return Err(OpenError::SchemaMissing);
     }
     let applied = applied(&mut reader).await.map_err(&at)?;
     compare((MIGRATIONS, database.engine()), &applied, Completeness::MustBeComplete)?;
-    let kept = kept(&mut reader).await.map_err(&at)?;
-    check_shape(kept.as_ref())?;
-    check_search(kept.as_ref())?;
+    check_search(kept(&mut reader).await.map_err(&at)?.as_ref())?;
+    if is_unfinished(&mut reader).await? {
+        return Err(OpenError::Unfinished);
+    }
     drop(reader);
     check_collations(database).await
 }
@@ -231,6 +235,9 @@ pub(crate) fn compare(
                 return Err(OpenError::MigrationChanged { number: migration.number });
             }
             Some(_) => {}
+            None if migration.number < found => {
+                return Err(OpenError::MigrationMissing { number: migration.number, found });
+            }
             None if completeness == Completeness::MayLag => {}
             None if found == 0 => return Err(OpenError::SchemaMissing),
             None => return Err(OpenError::SchemaBehind { found, needed }),
@@ -261,7 +268,7 @@ async fn apply(tx: &mut Transaction, migration: &Migration) -> Result<u64, Datab
 }
 
 /// The statements of a migration; each ends with a semicolon at the end of its line.
-fn statements(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn statements(text: &str) -> impl Iterator<Item = &str> {
     text.split(";\n").map(str::trim).filter(|statement| !statement.is_empty())
 }
 
@@ -279,6 +286,23 @@ async fn kept(tx: &mut Transaction) -> Result<Option<Kept>, DatabaseError> {
         Ok(Kept { shape: row.text(0)?, search })
     })
     .transpose()
+}
+
+/// Whether a database that has every migration lacks what a run writes after them: the shape, the versions
+/// of the search records or the default Scope. Refuses what no run would repair.
+async fn is_unfinished(tx: &mut Transaction) -> Result<bool, OpenError> {
+    let at = StoreError::at("migrations.is_unfinished");
+    let kept = kept(tx).await.map_err(&at)?;
+    let topics = "SELECT 1 FROM pc_topic_memory_revision_publications LIMIT 1";
+    let has_topics = tx.query_one(topics, values![]).await.map_err(&at)?.is_some();
+    if kept.is_some() || has_topics {
+        check_shape(kept.as_ref())?;
+    }
+    if has_topics {
+        check_search(kept.as_ref())?;
+    }
+    let scope = tx.query_one("SELECT 1 FROM pc_default_scope", values![]).await.map_err(&at)?;
+    Ok(kept.is_none_or(|kept| kept.search != SEARCH) || scope.is_none())
 }
 
 fn check_shape(kept: Option<&Kept>) -> Result<(), OpenError> {

@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use powercontext_core::secret::Secret;
 
-use crate::database::Target;
 use crate::database::oceanbase::OceanBaseServer;
 use crate::database::sqlite::SqliteFile;
+use crate::database::{DatabaseError, DatabaseErrorKind, Target};
 use crate::error::StoreError;
 
 /// The port OceanBase listens on unless the address names another one.
 const DEFAULT_PORT: u16 = 2881;
 /// The longest name of a database.
 const MAX_DATABASE_CHARS: usize = 64;
+
+/// What a query or a fragment of a URL begins with.
+const QUERY: [char; 2] = ['?', '#'];
 
 /// A database address that names a supported database.
 #[derive(Clone, PartialEq, Eq)]
@@ -37,9 +40,26 @@ pub enum InvalidUrl {
         "the database URL must name an absolute file, as in sqlite:///var/lib/powercontext/powercontext.db"
     )]
     Path,
-    /// A part of a server's address is missing or wrong.
-    #[error("the database URL must have the form mysql://user:password@host:port/database")]
-    Server,
+    /// There is a `?` or a `#` behind the file or the database.
+    #[error("the database URL must end with its file or database, without `?` or `#` behind it")]
+    Query,
+    /// No user stands before an `@`.
+    #[error("the database URL must name a user, as in mysql://user:password@host:port/database")]
+    User,
+    /// User or password are not percent-encoded text.
+    #[error("user and password in the database URL must have two hexadecimal digits behind each `%`")]
+    Encoding,
+    /// The host is missing or no name or address.
+    #[error("the database URL must name a host after the `@`; an IPv6 address stands in brackets")]
+    Host,
+    /// The port is no number of a port.
+    #[error("the port in the database URL must be a number from 1 to 65535")]
+    Port,
+    /// The database is missing, too long or has other characters.
+    #[error(
+        "the database URL must end with `/` and the name of a database: 1 to 64 letters, digits, `_`, `-` or `$`"
+    )]
+    Database,
 }
 
 impl DatabaseUrl {
@@ -52,12 +72,14 @@ impl DatabaseUrl {
     /// [`InvalidUrl`] says which part is wrong.
     pub fn parse(text: &str) -> Result<Self, InvalidUrl> {
         if let Some(server) = text.strip_prefix("mysql://") {
-            return parse_server(server).map(Self).ok_or(InvalidUrl::Server);
+            return parse_server(server).map(Self);
         }
         let path = text.strip_prefix("sqlite://").ok_or(InvalidUrl::Scheme)?;
-        let query_or_fragment = path.contains(['?', '#']);
+        if path.contains(QUERY) {
+            return Err(InvalidUrl::Query);
+        }
         let path = Path::new(path);
-        if !path.is_absolute() || path.file_name().is_none() || query_or_fragment {
+        if !path.is_absolute() || path.file_name().is_none() {
             return Err(InvalidUrl::Path);
         }
         Ok(Self::file(path))
@@ -107,29 +129,41 @@ impl fmt::Debug for DatabaseUrl {
     }
 }
 
-fn parse_server(text: &str) -> Option<Address> {
-    let (credentials, place) = text.rsplit_once('@')?;
+fn parse_server(text: &str) -> Result<Address, InvalidUrl> {
+    let (credentials, place) = text.rsplit_once('@').ok_or(InvalidUrl::User)?;
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-    let (address, database) = place.split_once('/')?;
+    let decoded = |part| percent_decoded(part).ok_or(InvalidUrl::Encoding);
+    let (user, password) = (decoded(user)?, decoded(password)?);
+    let (address, database) = place.split_once('/').unwrap_or((place, ""));
     let (host, port) = match address.rsplit_once(':') {
-        Some((host, port)) if !address.ends_with(']') => (host, port.parse().ok()?),
-        _ => (address, DEFAULT_PORT),
+        Some((host, port)) if !address.ends_with(']') => (host, port.parse().ok()),
+        _ => (address, Some(DEFAULT_PORT)),
     };
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let (user, password) = (percent_decoded(user)?, percent_decoded(password)?);
+    let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let strange = |character: char| {
+        character.is_whitespace()
+            || matches!(character, '[' | ']' | '/' | '?' | '#')
+            || bracketed.is_none() && character == ':'
+    };
     let named = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '$');
-    let valid = !user.is_empty()
-        && !host.is_empty()
-        && port != 0
-        && (1..=MAX_DATABASE_CHARS).contains(&database.len())
-        && database.chars().all(named);
-    valid.then(|| Address::OceanBase {
-        user,
-        password: Secret::new(password),
-        host: host.to_owned(),
-        port,
-        database: database.to_owned(),
-    })
+    let host = bracketed.unwrap_or(host);
+    let port = port.filter(|port| *port != 0);
+    match port {
+        _ if user.is_empty() => Err(InvalidUrl::User),
+        _ if host.is_empty() || host.contains(strange) => Err(InvalidUrl::Host),
+        None => Err(InvalidUrl::Port),
+        _ if database.contains(QUERY) => Err(InvalidUrl::Query),
+        _ if !(1..=MAX_DATABASE_CHARS).contains(&database.len()) || !database.chars().all(named) => {
+            Err(InvalidUrl::Database)
+        }
+        Some(port) => Ok(Address::OceanBase {
+            user,
+            password: Secret::new(password),
+            host: host.to_owned(),
+            port,
+            database: database.to_owned(),
+        }),
+    }
 }
 
 fn percent_decoded(text: &str) -> Option<String> {
@@ -210,6 +244,24 @@ pub enum OpenError {
     /// There is no database, or one that was never migrated. Run the migration.
     #[error("the database has no schema; run `powercontext-api-server migrate`")]
     SchemaMissing,
+    /// A migration applied everything and did not come to its end. Run it again.
+    #[error("a migration of the database was interrupted; run `powercontext-api-server migrate`")]
+    Unfinished,
+    /// Another program's tables are in the way. Use a database of its own.
+    #[error("the database has a table `{table}` that this program did not make; use another database")]
+    ForeignTable {
+        /// Which table.
+        table: String,
+    },
+    /// No server answers at the address. Retrying later may help.
+    #[error("no server answers there: {reason}")]
+    Unreachable {
+        /// What the system said.
+        reason: String,
+    },
+    /// The server refuses the user. Correct the user, the password or the user's rights.
+    #[error("the server refuses this user: the name, the password or the right to use the database is wrong")]
+    AccessDenied,
     /// The server has no database of that name. Run the migration, which makes it, or correct the address.
     #[error("the server has no such database; run `powercontext-api-server migrate`")]
     DatabaseMissing,
@@ -236,6 +288,14 @@ pub enum OpenError {
     MigrationChanged {
         /// Which migration.
         number: i64,
+    },
+    /// A migration is missing before one that was applied: the history was changed by hand. Restore it.
+    #[error("migration {number} of the database is missing although {found} was applied")]
+    MigrationMissing {
+        /// Which migration.
+        number: i64,
+        /// The newest migration the database has.
+        found: i64,
     },
     /// The stored retrieval shape is missing or is not the configured one (TM-257).
     #[error("the database's retrieval shape is {found} and the configured one is {configured}")]
@@ -270,6 +330,20 @@ pub enum OpenError {
     Store(#[from] StoreError),
 }
 
+impl OpenError {
+    /// What it means that a database could not be opened.
+    pub(crate) fn opening(operation: &'static str) -> impl Fn(DatabaseError) -> Self {
+        move |error| match error.kind {
+            DatabaseErrorKind::MissingDatabase => Self::DatabaseMissing,
+            DatabaseErrorKind::AccessDenied => Self::AccessDenied,
+            DatabaseErrorKind::Lost | DatabaseErrorKind::Silent => {
+                Self::Unreachable { reason: error.root().to_string() }
+            }
+            _ => StoreError::at(operation)(error).into(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,7 +355,7 @@ mod tests {
             ("postgres://x/y", InvalidUrl::Scheme),
             ("sqlite://a.db", InvalidUrl::Path),
             ("sqlite:///", InvalidUrl::Path),
-            ("sqlite:///a.db?mode=ro", InvalidUrl::Path),
+            ("sqlite:///a.db?mode=ro", InvalidUrl::Query),
         ] {
             assert_eq!(DatabaseUrl::parse(text), Err(error), "{text}");
         }
@@ -307,17 +381,45 @@ mod tests {
         ] {
             assert_eq!(parts(text), expected, "{text}");
         }
-        for wrong in ["mysql://host/x", "mysql://u@h", "mysql://u@h/", "mysql://@h/x", "mysql://u@h:0/x"]
-            .into_iter()
-            .chain(["mysql://u@h:x/x", "mysql://u@h/x?tls=1", "mysql://u@h/`", "mysql://u:%zz@h/x"])
-        {
-            assert_eq!(DatabaseUrl::parse(wrong), Err(InvalidUrl::Server), "{wrong}");
-        }
         let url = DatabaseUrl::parse("mysql://u:hunter2@h:1/x").unwrap();
         let shown = format!("{url:?} {:?} {:?}", StoreOptions::new(url.clone()), {
             StoreOptions::new(url.clone()).target(false)
         });
         assert!(!shown.contains("hunter2") && shown.contains("[redacted]"), "{shown}");
         assert_eq!(url.to_string(), "x at h:1");
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_address_is_named_and_nothing_of_it_repeated() {
+        // TM-228
+        for (place, error) in [
+            ("mysqls://u:hunter2@h/x", InvalidUrl::Scheme),
+            ("mysql://h/x", InvalidUrl::User),
+            ("mysql://@h/x", InvalidUrl::User),
+            ("mysql://:hunter2@h/x", InvalidUrl::User),
+            ("mysql://u:%zz@h/x", InvalidUrl::Encoding),
+            ("mysql://u:hunter2%f@h/x", InvalidUrl::Encoding),
+            ("mysql://u:%ff@h/x", InvalidUrl::Encoding),
+            ("mysql://u:hunter2@/x", InvalidUrl::Host),
+            ("mysql://u:hunter2@:2881/x", InvalidUrl::Host),
+            ("mysql://u:hunter2@[]/x", InvalidUrl::Host),
+            ("mysql://u:hunter2@::1/x", InvalidUrl::Host),
+            ("mysql://u:hunter2@a b:1/x", InvalidUrl::Host),
+            ("mysql://u:hunter2@h:x/x", InvalidUrl::Port),
+            ("mysql://u:hunter2@h:/x", InvalidUrl::Port),
+            ("mysql://u:hunter2@h:0/x", InvalidUrl::Port),
+            ("mysql://u:hunter2@[::1]:65536/x", InvalidUrl::Port),
+            ("mysql://u:hunter2@h/x?tls=1", InvalidUrl::Query),
+            ("mysql://u:hunter2@h", InvalidUrl::Database),
+            ("mysql://u:hunter2@h:1/", InvalidUrl::Database),
+            ("mysql://u:hunter2@h/`", InvalidUrl::Database),
+            ("mysql://u:hunter2@h/x/y", InvalidUrl::Database),
+        ] {
+            let refused = DatabaseUrl::parse(place);
+            assert_eq!(refused, Err(error), "{place}");
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+        let long = |chars| DatabaseUrl::parse(&format!("mysql://u@h/{}", "x".repeat(chars))).map(drop);
+        assert_eq!((long(64), long(65)), (Ok(()), Err(InvalidUrl::Database)));
     }
 }

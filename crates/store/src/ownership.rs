@@ -2,11 +2,13 @@
 //! A shared database takes any number of servers.
 //!
 //! The lock lies on a file beside the database, because locks on the database file itself belong to
-//! SQLite. Workers do not take it; they are fenced by their term.
+//! SQLite: beside the file that symbolic links lead to, so all of them meet there. Hard links would not,
+//! and neither would the logs that SQLite keeps by name, so a file that has any is refused. Workers do not
+//! take the lock; they are fenced by their term.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::{Store, StoreOptions};
@@ -41,6 +43,21 @@ pub enum ClaimError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The database file has several names. Remove all but one of them.
+    #[error("the database {database} has hard links; it must have one name only")]
+    HardLinked {
+        /// The database file.
+        database: PathBuf,
+    },
+    /// The database file, or what a link leads to, cannot be looked at.
+    #[error("the database {database} cannot be found")]
+    Unreachable {
+        /// The database file.
+        database: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// The lock file cannot be made or locked.
     #[error("the lock file {file} cannot be used")]
     Unusable {
@@ -59,10 +76,11 @@ impl Store {
     /// [`ClaimError`].
     pub fn claim(options: &StoreOptions) -> Result<Claim, ClaimError> {
         let Some(database) = options.url.path() else { return Ok(Claim::Shared) };
-        if let Some(folder) = database.parent().filter(|folder| !folder.is_dir()) {
-            return Err(ClaimError::FolderMissing { folder: folder.to_owned() });
+        let real = real_file(database)?;
+        if real.metadata().is_ok_and(|metadata| metadata.nlink() > 1) {
+            return Err(ClaimError::HardLinked { database: real });
         }
-        let file = lock_file(database);
+        let file = lock_file(&real);
         let unusable = |source| ClaimError::Unusable { file: file.clone(), source };
         let locked = OpenOptions::new()
             .write(true)
@@ -76,6 +94,26 @@ impl Store {
             Err(TryLockError::WouldBlock) => Err(ClaimError::Taken { database: database.to_owned() }),
             Err(TryLockError::Error(source)) => Err(unusable(source)),
         }
+    }
+}
+
+/// The file that a path leads to, whether it is there already or not.
+fn real_file(database: &Path) -> Result<PathBuf, ClaimError> {
+    let unreachable = |source| ClaimError::Unreachable { database: database.to_owned(), source };
+    match database.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        found => return found.map_err(unreachable),
+    }
+    let missing = || unreachable(io::ErrorKind::NotFound.into());
+    let (folder, name) = database.parent().zip(database.file_name()).ok_or_else(missing)?;
+    let folder = match folder.canonicalize() {
+        Ok(found) if found.is_dir() => found,
+        _ => return Err(ClaimError::FolderMissing { folder: folder.to_owned() }),
+    };
+    // A link to a file that SQLite will make. The system refused a circle of links above.
+    match database.read_link() {
+        Ok(target) => real_file(&folder.join(target)),
+        Err(_) => Ok(folder.join(name)),
     }
 }
 
@@ -100,6 +138,50 @@ mod tests {
         assert!(Store::claim(&other).is_ok());
         drop(claim);
         assert!(Store::claim(&options).is_ok());
+    }
+
+    #[test]
+    fn every_way_to_a_file_meets_the_same_claim() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let claim = |name: &str| Store::claim(&StoreOptions::new(DatabaseUrl::file(&at(name))));
+        std::fs::create_dir(at("real")).unwrap();
+        symlink(at("real"), at("folder")).unwrap();
+        symlink("real/a.sqlite3", at("link")).unwrap();
+        symlink("link", at("link-to-link")).unwrap();
+        for there in [false, true] {
+            if there {
+                std::fs::write(at("real/a.sqlite3"), "").unwrap();
+            }
+            let ways = ["real/a.sqlite3", "folder/a.sqlite3", "link", "link-to-link", "real/../link"];
+            for first in ways {
+                let held = claim(first).unwrap();
+                for second in ways {
+                    let refused = claim(second);
+                    assert!(matches!(refused, Err(ClaimError::Taken { .. })), "{first} {second}");
+                }
+                drop(held);
+            }
+        }
+        symlink("circle", at("circle")).unwrap();
+        assert!(matches!(claim("circle"), Err(ClaimError::Unreachable { .. })));
+    }
+
+    #[test]
+    fn a_file_with_a_hard_link_is_refused_under_each_of_its_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let claim = |name: &str| Store::claim(&StoreOptions::new(DatabaseUrl::file(&at(name))));
+        std::fs::write(at("a.sqlite3"), "").unwrap();
+        let first = claim("a.sqlite3").unwrap();
+        std::fs::hard_link(at("a.sqlite3"), at("b.sqlite3")).unwrap();
+        let error = claim("b.sqlite3").unwrap_err().to_string();
+        assert!(error.ends_with("b.sqlite3 has hard links; it must have one name only"), "{error}");
+        drop(first);
+        assert!(matches!(claim("a.sqlite3"), Err(ClaimError::HardLinked { .. })));
+        std::fs::remove_file(at("b.sqlite3")).unwrap();
+        claim("a.sqlite3").unwrap();
     }
 
     #[test]

@@ -16,7 +16,7 @@ use powercontext_core::work::{ErrorCode, WorkMode};
 use crate::active::ActiveScope;
 use crate::budgets::{self, AttemptFence};
 use crate::database::{Transaction, Twin, values};
-use crate::{DatabaseErrorKind, Store, StoreError, cursors, leases, pending};
+use crate::{Store, StoreError, cursors, leases, pending};
 
 /// Everything one Window publishes.
 #[derive(Clone, Debug, PartialEq)]
@@ -281,25 +281,32 @@ async fn write_topics(tx: &mut Transaction, request: &PublishRequest) -> Result<
     Ok(published)
 }
 
+/// Makes the Head of a new Topic. The Cursor is held, so nobody else publishes in the Scope meanwhile.
 async fn insert_head(
     tx: &mut Transaction,
     scope: &str,
     artifact_id: &ArtifactId,
 ) -> Result<(), PublishError> {
-    let inserted = tx
-        .execute(
-            "INSERT INTO pc_artifact_heads (scope_id, family, artifact_id, revision) VALUES (?, ?, ?, 1)",
-            values![scope, FAMILY, artifact_id.as_str()],
-        )
-        .await;
-    match inserted {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind == DatabaseErrorKind::UniqueViolation => {
-            Err(PublishError::HeadConflict { artifact_id: artifact_id.clone() })
-        }
-        Err(error) => Err(StoreError::at("publish.insert_head")(error).into()),
+    let head = values![scope, FAMILY, artifact_id.as_str(), scope, FAMILY, artifact_id.as_str()];
+    match tx.execute(FIRST_HEAD, head).await.map_err(StoreError::at("publish.insert_head"))? {
+        1 => Ok(()),
+        _ => Err(PublishError::HeadConflict { artifact_id: artifact_id.clone() }),
     }
 }
+
+/// OceanBase wants a table for every condition.
+macro_rules! first_head {
+    ($nowhere:literal) => {
+        concat!(
+            "INSERT INTO pc_artifact_heads (scope_id, family, artifact_id, revision) SELECT ?, ?, ?, 1",
+            $nowhere,
+            " WHERE NOT EXISTS (SELECT 1 FROM pc_artifact_heads AS known \
+              WHERE known.scope_id = ? AND known.family = ? AND known.artifact_id = ?)"
+        )
+    };
+}
+
+const FIRST_HEAD: Twin = Twin { sqlite: first_head!(""), oceanbase: first_head!(" FROM dual") };
 
 /// Writes an immutable Revision with its direct Sources and its publication time (TM-148, TM-150).
 async fn insert_revision(

@@ -11,8 +11,8 @@ use powercontext_core::content::digest;
 use powercontext_core::ids::ScopeId;
 use serde_json::json;
 
-use crate::database::{Transaction, Twin, Value, kind_of, placeholders, values};
-use crate::{DatabaseError, DatabaseErrorKind, Store, StoreError};
+use crate::database::{Transaction, Twin, Value, placeholders, values};
+use crate::{DatabaseError, Store, StoreError};
 
 use relations::{Relations, check_relations, lock_tree};
 
@@ -273,28 +273,20 @@ const PUT_DEFAULT: Twin = Twin {
         ON DUPLICATE KEY UPDATE scope_id = values(scope_id)",
 };
 
-/// A key that another process used at the same moment is found on the second try.
 async fn create_in(store: &Store, new: &NewScope, as_default: bool) -> Result<Scope, CreateScopeError> {
-    let once = || store.database.transact("scopes.create", |tx| create_once(tx, new, as_default));
-    let is_taken = |error: &CreateScopeError| kind_of(error) == Some(DatabaseErrorKind::UniqueViolation);
-    match once().await {
-        Err(error) if is_taken(&error) => once().await.map_err(|error| {
-            if is_taken(&error) {
-                StoreError::invalid("a new scope's identity is taken").into()
-            } else {
-                error
-            }
-        }),
-        outcome => outcome,
-    }
+    store.database.transact("scopes.create", |tx| create_once(tx, new, as_default)).await
 }
 
+/// Whether key and identity are free is looked up while no other Scope can be made, so that it is never
+/// learnt from an error of the database, whose text repeats them. Of the first Scope of all there is no
+/// row to lock; it is made by a migration, and those wait for each other.
 async fn create_once(
     mut tx: Transaction,
     new: &NewScope,
     as_default: bool,
 ) -> Result<Scope, CreateScopeError> {
     let at = StoreError::at("scopes.create");
+    lock_tree(&mut tx).await.map_err(&at)?;
     if as_default && let Some(known) = default_in(&mut tx).await? {
         return Ok(known);
     }
@@ -312,6 +304,9 @@ async fn create_once(
         }
         let scope = load(&mut tx, &known.text(0).map_err(&at)?).await?;
         return Ok(scope.ok_or(StoreError::invalid("a scope vanished while it was read"))?);
+    }
+    if version(&mut tx, new.scope_id.as_str()).await.map_err(&at)?.is_some() {
+        return Err(StoreError::invalid("a new scope's identity is taken").into());
     }
     let parent = new.parent_scope_id.as_ref();
     match check_relations(&mut tx, &new.scope_id, parent, &new.context_references).await? {

@@ -147,6 +147,8 @@ async fn add_at_once(store: &Store, new: &NewSource) -> Result<Position, Refused
 }
 
 /// The same capture, statement by statement: OceanBase has no `RETURNING` and prepares one at a time.
+/// The identity is looked up while the Journal is held, because the server's error for a key that is taken
+/// repeats the identity and may cut it inside a character, which the driver cannot read.
 async fn add_in(mut tx: Transaction, new: &NewSource) -> Result<Position, Refused> {
     let at = StoreError::at("sources.add");
     let scope = new.scope.as_str();
@@ -154,8 +156,13 @@ async fn add_in(mut tx: Transaction, new: &NewSource) -> Result<Position, Refuse
     if !tx.engine().tells_apart(scope) || tx.execute(text, values![scope]).await.map_err(&at)? != 1 {
         return Err(AddSourceError::ScopeNotFound.into());
     }
-    let head = journal_head(&mut tx, &new.scope).await.map_err(&at)?;
-    let position = head.ok_or(StoreError::invalid("a journal vanished while it was held"))?;
+    let known = values![SourceRef::CONTENT, new.source_id.as_str(), scope];
+    let row = tx.query_one(HEAD_AND_KNOWN, known).await.map_err(&at)?;
+    let row = row.ok_or(StoreError::invalid("a journal vanished while it was held"))?;
+    if row.optional_integer(1).map_err(&at)?.is_some() {
+        return Err(Refused::Taken);
+    }
+    let position = Position::new(row.integer(0).map_err(&at)?);
     let mut parameters = values![scope, position.get()];
     parameters.extend(source_values(new));
     tx.execute(
@@ -165,7 +172,7 @@ async fn add_in(mut tx: Transaction, new: &NewSource) -> Result<Position, Refuse
         parameters,
     )
     .await
-    .map_err(refused)?;
+    .map_err(&at)?;
     for binding in BINDINGS {
         tx.execute(
             "INSERT INTO pc_artifact_processing_pending (binding_name, scope_id, source_through) \
@@ -179,6 +186,11 @@ async fn add_in(mut tx: Transaction, new: &NewSource) -> Result<Position, Refuse
     tx.commit().await.map_err(&at)?;
     Ok(position)
 }
+
+/// Where a held Journal is, and the position of the Source that has the identity already.
+const HEAD_AND_KNOWN: &str = "SELECT journal.head, (SELECT known.position FROM pc_sources AS known \
+      WHERE known.scope_id = journal.scope_id AND known.source_type = ? AND known.source_id = ?) \
+    FROM pc_source_journals AS journal WHERE journal.scope_id = ?";
 
 /// Type, identity, digest, content and metadata.
 fn source_values(new: &NewSource) -> Vec<Value> {

@@ -334,10 +334,21 @@ const REMOVE_TARGETS: &str = "DELETE FROM pc_artifact_processing_auto_wave_targe
 pub(crate) const FORGET: &str =
     "DELETE FROM pc_artifact_processing_auto_wave_targets WHERE wave_id = ? AND binding_name = ?";
 
-pub(crate) const FREEZE: &str = "INSERT INTO pc_artifact_processing_auto_wave_targets \
-    (wave_id, binding_name, scope_id, source_through, completed) \
-    SELECT ?, binding_name, scope_id, source_through, FALSE \
-    FROM pc_artifact_processing_pending WHERE binding_name = ?";
+macro_rules! freeze {
+    ($repeated:literal) => {
+        concat!(
+            "INSERT INTO pc_artifact_processing_auto_wave_targets \
+             (wave_id, binding_name, scope_id, source_through, completed) \
+             SELECT ?, binding_name, scope_id, source_through, FALSE \
+             FROM pc_artifact_processing_pending WHERE binding_name = ?",
+            $repeated
+        )
+    };
+}
+
+/// A freeze whose answer was lost may still be under way on a server; what it freezes stands, and counts.
+pub(crate) const FREEZE: Twin =
+    Twin { sqlite: freeze!(""), oceanbase: freeze!(" ON DUPLICATE KEY UPDATE completed = completed") };
 
 /// The page is cut before anything is joined to it. The hint keeps OceanBase from reading whole tables for
 /// the joins; SQLite takes it for a comment.

@@ -20,11 +20,12 @@ use super::pool::Role;
 const LONGEST_LOCK_WAIT: Duration = Duration::from_secs(2);
 /// The longest the server works on one statement.
 const STATEMENT_LIMIT: Duration = Duration::from_secs(10);
-/// The longest a transaction lasts.
-const TRANSACTION_LIMIT: Duration = Duration::from_secs(60);
-/// The longest a transaction waits for its process before the server undoes it.
+/// The longest a transaction lasts before the server undoes it, and so the longest that a process which
+/// fell silent inside of one keeps its locks: the server does not enforce its limit on idling there.
+const TRANSACTION_LIMIT: Duration = Duration::from_secs(15);
+/// The longest a transaction waits for its process, on servers that enforce it.
 const IDLE_TRANSACTION_LIMIT: Duration = Duration::from_secs(10);
-/// The longest the process waits for an answer; longer than any limit of the server, so it only ends
+/// The longest the process waits for an answer; longer than the server works on any, so it only ends
 /// waiting for a server that cannot be reached.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 /// The longest the process waits for a connection, and for the first answer on one that was idle.
@@ -93,8 +94,7 @@ pub(super) fn migration_session() -> String {
     )
 }
 
-/// Widens the limits of a session for statements over a whole wave. What stops other processes stays
-/// short: waiting for locks, and holding them while this process is silent.
+/// Widens the limits of a session for statements over a whole wave. Waiting for locks stays short.
 pub(super) fn wave_session() -> String {
     format!("SET SESSION ob_query_timeout = {0}, ob_trx_timeout = {0}", WAVE_LIMIT.as_micros())
 }

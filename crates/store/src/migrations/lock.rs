@@ -15,7 +15,7 @@ pub(super) async fn take(database: &Database) -> Result<Option<Transaction>, Sto
     let mut session = database.session().await.map_err(&at)?;
     for text in [
         "CREATE TABLE IF NOT EXISTS pc_schema_lock (singleton BIGINT PRIMARY KEY)",
-        "INSERT IGNORE INTO pc_schema_lock (singleton) VALUES (1)",
+        "INSERT INTO pc_schema_lock (singleton) VALUES (1) ON DUPLICATE KEY UPDATE singleton = singleton",
         "START TRANSACTION",
     ] {
         session.command(text.to_owned()).await.map_err(&at)?;

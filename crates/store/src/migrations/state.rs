@@ -1,10 +1,10 @@
 //! Tells how far the schema of a database is, and changes nothing.
 
-use super::{Completeness, HAS_HISTORY, MIGRATIONS, applied, check_collations, compare, newest, verify};
-use crate::database::{Database, values};
+use super::{Completeness, MIGRATIONS, applied, check_collations, compare, history, is_unfinished, newest};
+use crate::Store;
+use crate::database::Database;
 use crate::error::StoreError;
 use crate::options::{OpenError, StoreOptions};
-use crate::{DatabaseErrorKind, Store};
 
 /// How far the schema of a database is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,17 @@ pub struct SchemaState {
     pub needed: i64,
     /// The migrations that a run would apply, each by its number and name, ascending.
     pub pending: Vec<(i64, &'static str)>,
+    /// Every migration is applied, and a run would still write what follows them: the retrieval shape, the
+    /// versions of the search records or the default Scope.
+    pub unfinished: bool,
+}
+
+impl SchemaState {
+    /// Whether a run would change nothing.
+    #[must_use]
+    pub const fn is_current(&self) -> bool {
+        self.pending.is_empty() && !self.unfinished
+    }
 }
 
 /// Tells how far the schema of a database is, without changing anything.
@@ -26,13 +37,8 @@ pub async fn schema_state(options: &StoreOptions) -> Result<SchemaState, OpenErr
     if options.url.path().is_some_and(|path| !path.exists()) {
         return Ok(state_after(&[]));
     }
-    let database = match Database::open(&options.target(false)).await {
-        Ok(database) => database,
-        Err(error) if error.kind == DatabaseErrorKind::MissingDatabase => {
-            return Err(OpenError::DatabaseMissing);
-        }
-        Err(error) => return Err(StoreError::at("migrations.state")(error).into()),
-    };
+    let opened = Database::open(&options.target(false)).await;
+    let database = opened.map_err(OpenError::opening("migrations.state"))?;
     let store = Store { database };
     let state = state_of(&store.database).await;
     store.close().await;
@@ -42,19 +48,16 @@ pub async fn schema_state(options: &StoreOptions) -> Result<SchemaState, OpenErr
 async fn state_of(database: &Database) -> Result<SchemaState, OpenError> {
     let at = StoreError::at("migrations.state");
     let mut reader = database.read().await.map_err(&at)?;
-    let applied = match reader.query_one(HAS_HISTORY, values![]).await.map_err(&at)? {
-        Some(_) => applied(&mut reader).await.map_err(&at)?,
-        None => Vec::new(),
+    let applied = match history::is_there(&mut reader).await? {
+        true => applied(&mut reader).await.map_err(&at)?,
+        false => Vec::new(),
     };
-    drop(reader);
     compare((MIGRATIONS, database.engine()), &applied, Completeness::MayLag)?;
     let numbers: Vec<i64> = applied.iter().map(|row| row.number).collect();
-    let state = state_after(&numbers);
-    if state.pending.is_empty() {
-        verify(database).await?;
-    } else {
-        check_collations(database).await?;
-    }
+    let mut state = state_after(&numbers);
+    state.unfinished = state.pending.is_empty() && is_unfinished(&mut reader).await?;
+    drop(reader);
+    check_collations(database).await?;
     Ok(state)
 }
 
@@ -64,5 +67,6 @@ fn state_after(applied: &[i64]) -> SchemaState {
         current: applied.iter().copied().max().unwrap_or(0),
         needed: newest(MIGRATIONS),
         pending: pending.map(|migration| (migration.number, migration.name)).collect(),
+        unfinished: false,
     }
 }

@@ -10,8 +10,8 @@ use super::version;
 /// The largest number of steps a chain of parents is followed.
 const MAX_PARENT_STEPS: i64 = 10_000;
 
-/// Lets one transaction at a time move Scopes below others, so that two together never close a
-/// circle. On SQLite there is only one; on OceanBase the one row that always exists stands for all.
+/// Lets one transaction at a time make Scopes and move them below others, so that two together never use
+/// one key or close a circle. On SQLite there is only one; on OceanBase the one row that always exists stands for all.
 pub(super) async fn lock_tree(tx: &mut Transaction) -> Result<(), DatabaseError> {
     if tx.engine() == Engine::OceanBase {
         tx.query("SELECT 1 FROM pc_default_scope WHERE singleton = 1 FOR UPDATE", values![]).await?;
@@ -43,13 +43,14 @@ pub(super) async fn check_relations(
         }
     }
     let Some(parent) = parent else { return Ok(Relations::Possible) };
-    // The hint, a comment to SQLite, keeps OceanBase from reading all Scopes in every step.
+    // The cast gives the column the type of the identities that follow, whatever a server makes of a bound
+    // value; it compares by bytes like the session. The hint, a comment to SQLite, keeps OceanBase from reading all Scopes in every step.
     // A chain of parents has no circle, since one writer at a time changes it, so following it ends;
     // what reaches the bound is damaged and is refused instead of being taken for a chain.
     let row = tx
         .query_one(
             "WITH RECURSIVE ancestors (scope_id, steps) AS ( \
-               SELECT ?, 0 UNION ALL \
+               SELECT CAST(? AS CHAR(256)), 0 UNION ALL \
                SELECT /*+ LEADING(ancestors parent) USE_NL(parent) */ \
                  parent.parent_scope_id, ancestors.steps + 1 FROM ancestors \
                JOIN pc_scopes AS parent ON parent.scope_id = ancestors.scope_id \

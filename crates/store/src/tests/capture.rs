@@ -199,3 +199,55 @@ const EVERYTHING: (Position, Position) = (Position::new(0), Position::new(i64::M
 fn limit(sources: u32, bytes: u64) -> ReadLimit {
     ReadLimit { sources, bytes }
 }
+
+/// Identities as long as they may be, of characters of two, three and four bytes and a plain one, so that
+/// any text of a server that is cut at some length is cut inside a character of one of them.
+fn long_identities() -> impl Iterator<Item = String> {
+    ["é", "词", "🦅"].into_iter().flat_map(|character| {
+        (0..character.len()).map(move |plain| "a".repeat(plain) + &character.repeat(256 - plain))
+    })
+}
+
+#[tokio::test]
+async fn a_long_identity_of_any_script_is_replayed_and_conflicts_like_any_other() {
+    // TM-019
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        for (id, position) in long_identities().zip(1..) {
+            let new = new_source(&scope, &id, "hello");
+            let position = Position::new(position);
+            for replayed in [false, true, true] {
+                let added = sources::add(&database.store, &new).await.unwrap();
+                assert_eq!(added, Added { position, replayed }, "{id}");
+            }
+            let other = new_source(&scope, &id, "hello!");
+            let refused = sources::add(&database.store, &other).await;
+            assert!(matches!(refused, Err(AddSourceError::Conflict)), "{refused:?}");
+        }
+        assert_eq!(database.store.busy_retries(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn one_long_identity_captured_by_many_at_once_gets_one_position() {
+    // TM-019
+    for database in databases().await {
+        let scope = database.scope("a").await;
+        let other = database.reopened().await;
+        for (id, position) in long_identities().zip(1..) {
+            let captures = (0..4).map(|number| {
+                let store = if number % 2 == 0 { database.store.clone() } else { other.clone() };
+                let new = new_source(&scope, &id, "hello");
+                tokio::spawn(async move { sources::add(&store, &new).await.unwrap() })
+            });
+            let captures: Vec<_> = captures.collect();
+            let mut first = 0;
+            for capture in captures {
+                let added = capture.await.unwrap();
+                assert_eq!(added.position, Position::new(position), "{id}");
+                first += i32::from(!added.replayed);
+            }
+            assert_eq!(first, 1, "{id}");
+        }
+    }
+}

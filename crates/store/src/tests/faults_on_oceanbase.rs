@@ -14,7 +14,7 @@ use super::{
     SERVER, TestDatabase, create, cut_off, databases, key, new_scope, new_source, oceanbase, request,
 };
 use crate::budgets::{self, AttemptFence, start_attempt};
-use crate::database::values;
+use crate::database::{Transaction, values};
 use crate::publish::{PublishError, publish};
 use crate::{
     DatabaseErrorKind, DatabaseUrl, OpenError, Store, StoreError, StoreOptions, cursors, pending, scopes,
@@ -161,7 +161,7 @@ async fn a_server_that_is_away_is_an_error_at_once_and_the_same_store_works_when
             assert!(refused && matches!(ping, Err(StoreError::Unavailable { .. })), "{ping:?}");
         }
         let opened = Store::open(&wire.options).await.map(drop);
-        assert!(matches!(opened, Err(OpenError::Store(StoreError::Unavailable { .. }))), "{opened:?}");
+        assert!(matches!(opened, Err(OpenError::Unreachable { .. })), "{opened:?}");
         wire.line.send(Line::Works).unwrap();
         sources::add(&wire.store, &new_source(&scope, &format!("w{written}"), "text")).await.unwrap();
         written += 1;
@@ -238,6 +238,47 @@ async fn a_lock_that_stays_held_ends_in_a_counted_bounded_wait_and_then_an_error
     assert_eq!(sources::add(&store, &new_source(&scope, "s", "text")).await.unwrap().position.get(), 1);
 }
 
+/// What the server says of a session's limit on transactions, in seconds.
+async fn transaction_limit(tx: &mut Transaction) -> i64 {
+    let row = tx.query_one("SELECT @@session.ob_trx_timeout", values![]).await.unwrap().unwrap();
+    row.integer(0).unwrap() / 1_000_000
+}
+
+#[tokio::test]
+async fn every_transaction_is_limited_on_the_server_and_only_waves_and_migrations_last_longer() {
+    let Some(database) = oceanbase().await else { return };
+    let store = &database.store.database;
+    assert_eq!(transaction_limit(&mut store.write().await.unwrap()).await, 15);
+    assert_eq!(transaction_limit(&mut store.read().await.unwrap()).await, 15);
+    assert_eq!(transaction_limit(&mut store.snapshot().await.unwrap()).await, 15);
+    assert_eq!(transaction_limit(&mut store.session().await.unwrap()).await, 600);
+    let limit = |mut tx: Transaction| async move { Ok::<_, StoreError>(transaction_limit(&mut tx).await) };
+    assert_eq!(store.transact("test", limit).await.unwrap(), 15);
+    assert_eq!(store.transact_lease("test", limit).await.unwrap(), 15);
+    assert_eq!(store.transact_long("test", limit).await.unwrap(), 300);
+    assert_eq!(store.transact("test", limit).await.unwrap(), 15, "a wave's limit stays on its connection");
+}
+
+#[tokio::test]
+async fn a_process_that_falls_silent_in_a_transaction_loses_its_locks_at_the_limit_and_may_begin_again() {
+    let Some(database) = oceanbase().await else { return };
+    let scope = database.scope("a").await;
+    let mut silent = database.store.database.session().await.unwrap();
+    for text in ["SET SESSION ob_trx_timeout = 1000000", "START TRANSACTION"] {
+        silent.command(text.to_owned()).await.unwrap();
+    }
+    sources::lock_journal(&mut silent, &scope).await.unwrap();
+    let store = database.reopened().await;
+    let added = sources::add(&store, &new_source(&scope, "s", "text")).await.unwrap();
+    assert_eq!(added.position.get(), 1);
+    let error = sources::lock_journal(&mut silent, &scope).await.unwrap_err();
+    assert_eq!(error.kind, DatabaseErrorKind::Busy, "{error:?}");
+    let mut slow = database.store.database.write().await.unwrap();
+    slow.command("SET SESSION ob_query_timeout = 10000".to_owned()).await.unwrap();
+    let error = slow.query("SELECT sleep(1)", values![]).await.map(drop).unwrap_err();
+    assert_eq!(error.kind, DatabaseErrorKind::Other, "one slow statement is not asked again: {error:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_flush_waits_for_a_capture_that_has_not_committed_and_covers_it() {
     // TM-165
@@ -264,18 +305,44 @@ async fn a_flush_waits_for_a_capture_that_has_not_committed_and_covers_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_key_used_by_many_creations_at_once_makes_one_scope() {
     for database in databases().await {
-        let mut creations = Vec::new();
-        for number in 0..6 {
-            let store = if number % 2 == 0 { database.store.clone() } else { database.reopened().await };
-            let new = new_scope("same");
-            creations.push(tokio::spawn(async move { scopes::create(&store, &new).await.unwrap().scope_id }));
+        let long = ["é", "aé", "词", "a词", "aa词"].map(|key| key.repeat(512 / key.chars().count()));
+        let stores = [database.reopened().await, database.reopened().await, database.store.clone()];
+        for key in ["same".to_owned()].into_iter().chain(long) {
+            let creations: Vec<_> = stores
+                .iter()
+                .chain(&stores)
+                .map(|store| {
+                    let (store, new) = (store.clone(), new_scope(&key));
+                    tokio::spawn(async move { scopes::create(&store, &new).await.unwrap().scope_id })
+                })
+                .collect();
+            let mut made = Vec::new();
+            for creation in creations {
+                made.push(creation.await.unwrap());
+            }
+            made.dedup();
+            assert_eq!(made.len(), 1, "{made:?}");
         }
-        let mut made = Vec::new();
-        for creation in creations {
-            made.push(creation.await.unwrap());
-        }
-        made.dedup();
-        assert_eq!(made.len(), 1, "{made:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_server_about_a_value_does_not_repeat_it() {
+    let Some(database) = oceanbase().await else { return };
+    let scope = database.scope("a").await;
+    let identity = "someone@example.com";
+    database.run("CREATE TABLE pc_numbers (number BIGINT PRIMARY KEY)").await;
+    let source = "INSERT INTO pc_sources (scope_id, position, source_type, source_id, content_digest, \
+                  content) VALUES (?, ?, 'content', ?, 'd', 'c')";
+    let mut tx = database.store.database.write().await.unwrap();
+    tx.execute(source, values![scope.as_str(), 1, identity]).await.unwrap();
+    let taken = tx.execute(source, values![scope.as_str(), 2, identity]).await.unwrap_err();
+    assert_eq!(taken.kind, DatabaseErrorKind::UniqueViolation);
+    let wrong = tx.execute("INSERT INTO pc_numbers VALUES (?)", values![identity]).await.unwrap_err();
+    for (error, number) in [(taken, "1062"), (wrong, "1366")] {
+        let error = StoreError::at("test")(error);
+        let told = format!("{error:?} {}", powercontext_core::failure::chain(&error));
+        assert!(!told.contains("someone") && told.matches(number).count() == 2, "{told}");
     }
 }
 

@@ -8,6 +8,7 @@ mod leases_on_oceanbase;
 mod pending;
 mod plans;
 mod publish;
+mod refused_by_oceanbase;
 mod relations;
 mod schema;
 mod search;

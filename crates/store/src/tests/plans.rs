@@ -137,8 +137,8 @@ fn known(engine: Engine) -> Vec<String> {
         budgets::RESERVE.of(engine).to_owned(),
         leases::HOLD.of(engine).to_owned(),
     ];
-    let of_waves =
-        [waves::FREEZE, waves::TARGETS, waves::LATE, waves::UNCOVERED, waves::REMOVE_SETTLED, waves::FORGET];
+    let of_waves = [waves::TARGETS, waves::LATE, waves::UNCOVERED, waves::REMOVE_SETTLED, waves::FORGET];
+    known.push(waves::FREEZE.of(engine).to_owned());
     known.extend(of_waves.map(str::to_owned));
     match engine {
         Engine::Sqlite => known.extend(

@@ -257,11 +257,14 @@ async fn a_circle_is_found_whatever_the_lengths_of_the_identities_in_it() {
         let store = &database.store;
         let mut parent = None;
         let mut made = Vec::new();
-        for length in [200, 9, 90, 1] {
+        let longest = |last: &str| "🦅".repeat(255) + last;
+        let ids =
+            ["x".repeat(200), longest("x"), "x".to_owned(), longest("é"), "词".repeat(90), longest("X")];
+        for id in ids {
             let new = NewScope {
-                scope_id: ScopeId::parse("x".repeat(length)).unwrap(),
+                scope_id: ScopeId::parse(id.clone()).unwrap(),
                 parent_scope_id: parent,
-                ..new_scope(&length.to_string())
+                ..new_scope(&id)
             };
             made.push(scopes::create(store, &new).await.unwrap());
             parent = made.last().map(|scope: &Scope| scope.scope_id.clone());
@@ -270,6 +273,15 @@ async fn a_circle_is_found_whatever_the_lengths_of_the_identities_in_it() {
             let circle = UpdateScope { parent_scope_id: Some(below.scope_id.clone()), ..unchanged(&made[0]) };
             let refused = scopes::update(store, &circle).await;
             assert!(matches!(refused, Err(UpdateScopeError::InvalidRelationship)), "{refused:?}");
+        }
+        // None of its ancestors differs from these but in the last character.
+        for last in ["y", "É", "e"] {
+            let new = NewScope {
+                scope_id: ScopeId::parse(longest(last)).unwrap(),
+                parent_scope_id: Some(made[5].scope_id.clone()),
+                ..new_scope(&longest(last))
+            };
+            scopes::create(store, &new).await.unwrap();
         }
     }
 }

@@ -289,3 +289,32 @@ async fn a_migration_that_was_interrupted_continues() {
         assert_eq!(tables(&database.dump().await), tables(&before));
     }
 }
+
+#[tokio::test]
+async fn a_migration_that_dies_between_any_two_statements_is_continued() {
+    // TM-077
+    for database in databases().await {
+        if database.engine() == Engine::Sqlite {
+            continue;
+        }
+        let (options, _place) = database.beside("repeated.db");
+        let repeated = migrations::open_or_create(&options.target(true)).await.unwrap();
+        let mut session = repeated.session().await.unwrap();
+        session.execute(migrations::HISTORY, values![]).await.unwrap();
+        let statements: Vec<&str> =
+            MIGRATIONS.iter().flat_map(|one| migrations::statements(one.text.oceanbase)).collect();
+        assert!(statements.len() > 20);
+        // Each one again after the next: a run dies after any of them, and the next begins at the first.
+        for (one, next) in statements.iter().zip(statements.iter().skip(1).chain(&[""])) {
+            for text in [one, one, next, one] {
+                if !text.is_empty() {
+                    session.command((*text).to_owned()).await.unwrap();
+                }
+            }
+        }
+        drop(session);
+        assert_eq!(migrate(&options, &SystemIds).await.unwrap().applied.len(), MIGRATIONS.len());
+        assert_eq!(schema(&repeated).await, schema(&database.store.database).await);
+        repeated.close().await;
+    }
+}

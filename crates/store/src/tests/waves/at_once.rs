@@ -151,3 +151,32 @@ async fn flushes_and_explicit_windows_at_the_same_time_as_completions_stay_answe
         assert_eq!(forgotten(&database).await, [""; 0]);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_freeze_that_is_repeated_while_its_first_try_still_commits_has_every_target_once() {
+    // TM-207
+    for database in databases().await {
+        if database.engine() == Engine::Sqlite {
+            continue;
+        }
+        let fence = database.term().await;
+        let scopes = [database.scope("a").await, database.scope("b").await];
+        for scope in &scopes {
+            database.capture(scope, 2).await;
+        }
+        let mut first = database.store.database.write().await.unwrap();
+        let binding = key(&scopes[0]).binding;
+        let parameters = values![wave("one").id.as_str(), binding.as_str()];
+        assert_eq!(first.execute(waves::FREEZE, parameters).await.unwrap(), 2);
+        let again = tokio::spawn({
+            let (store, fence) = (database.reopened().await, fence.clone());
+            async move { waves::freeze(&store, &fence, &wave("one"), Duration::ZERO).await.unwrap() }
+        });
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!again.is_finished());
+        first.commit().await.unwrap();
+        assert_eq!(again.await.unwrap(), Freeze::Frozen { members: 2 });
+        let targets = waves::targets(&database.store, &wave("one"), None, 9).await.unwrap();
+        assert_eq!(targets.iter().map(|row| row.target.get()).collect::<Vec<_>>(), [2, 2]);
+    }
+}

@@ -75,7 +75,7 @@ async fn plans_on_oceanbase(database: &TestDatabase, wave: &AutoWave) {
         (mark.as_str(), [id, binding]),
         (waves::UNCOVERED, [id, binding]),
         (waves::REMOVE_SETTLED, [binding, id]),
-        (waves::FREEZE, [id, binding]),
+        (waves::FREEZE.oceanbase, [id, binding]),
         (waves::FORGET, [id, binding]),
     ] {
         let plan = plan(database, text, &parameters).await;
