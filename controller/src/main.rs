@@ -39,6 +39,7 @@ fn run() -> Result<ExitCode, Failure> {
     };
     let launcher = launcher(&matches)?;
     let settings = start::settings(&arguments::inputs(&matches)?, role)?;
+    settings.check_schedule().map_err(Failure::configuration)?;
     start::tell(&settings);
     start::run(control(&settings, launcher)).map(|()| ExitCode::SUCCESS)
 }

@@ -326,8 +326,16 @@ mod tests {
             supervisor_settings(&settings(&pairs), true).unwrap_err().to_string()
         };
         for (given, named, others) in [
-            (&[("LEASE", "12")][..], "lease", &["lease_renewal_seconds` is 5", "lease_margin_seconds` is 2"][..]),
-            (&[("LEASE_MARGIN", "6")], "lease_margin", &["lease_renewal_seconds` is 5", "lease_seconds` is 15"]),
+            (
+                &[("LEASE", "12")][..],
+                "lease",
+                &["lease_renewal_seconds` is 5", "lease_margin_seconds` is 2"][..],
+            ),
+            (
+                &[("LEASE_MARGIN", "6")],
+                "lease_margin",
+                &["lease_renewal_seconds` is 5", "lease_seconds` is 15"],
+            ),
             (&[("CANDIDACY", "15")], "candidacy", &["lease_seconds` is 15"]),
             (&[("TICK", "6")], "tick", &["lease_renewal_seconds` is 5"]),
             (&[("LEASE_RENEWAL", "0.5")], "lease_renewal", &["tick_seconds` is 1"]),

@@ -164,8 +164,7 @@ fn sqlite_is_refused_for_every_role_but_all() {
 fn a_schedule_without_a_model_is_refused() {
     // TM-086
     let schedule = ("RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", "60");
-    let line =
-        Settings::load(&environment(&[schedule])).unwrap().check_schedule().unwrap_err().to_string();
+    let line = Settings::load(&environment(&[schedule])).unwrap().check_schedule().unwrap_err().to_string();
     assert!(
         line.starts_with("setting `runtime.topic_memory_schedule_seconds` from the environment"),
         "{line}"
