@@ -142,8 +142,8 @@ clean_up() {
 }
 
 # Starts the server in the background; returns once the new process is that program, so that `running`
-# means what it says. A signal waits for that. The process notes its own id before it becomes the program,
-# is its own group leader, so that a terminal's interrupt does not reach it. From the first moment on it is
+# means what it says. A signal waits for that. The process notes its own id before it becomes the program
+# and is its own group leader, so that a terminal's interrupt does not reach it. From the first moment on it is
 # `owned`. `holder` is whom it must not outlive, if anyone.
 launch() {
     local dir=$1 port=$2 holder=$3 pid caught=0
@@ -171,7 +171,7 @@ launch() {
     set +m
     # Its end is looked at by `running` and `gone`; the shell has nothing to say about it.
     disown "$pid"
-    until running "$dir" || ! kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
+    until running "$dir" || ! kill -0 "$pid" 2>/dev/null; do sleep 0.01 || true; done
     unlock
     end_on_signals
     [ "$caught" -eq 0 ] || exit "$caught"
