@@ -81,7 +81,8 @@ class OceanBase:
         if started.returncode:
             raise Failure(started.stderr.strip())
         migrated = subprocess.run([BIN / "powercontext-api-server", "migrate"], env=environment,
-                                  stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  text=True)
         if migrated.returncode:
             raise Failure("the migration failed: " + migrated.stderr.strip().rpartition("\n")[2])
 

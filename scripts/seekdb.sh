@@ -6,13 +6,15 @@
 #                                       returns once it takes connections
 #   scripts/seekdb.sh stop DIR          stops the one that `start` started on this folder
 #   scripts/seekdb.sh kill DIR          the same with SIGKILL, as a crash; `start` brings it back
-#   scripts/seekdb.sh run DIR PORT      starts it, says `ready`, and kills it when standard input ends,
-#                                       so that it never outlives whoever holds the other end
+#   scripts/seekdb.sh run DIR PORT      starts it, says `ready`, and kills it when standard input ends or
+#                                       a signal comes, so that it never outlives whoever holds the other
+#                                       end; one whose `run` was killed is ended by the next start on DIR
 #   scripts/seekdb.sh with COMMAND...   runs a command with a server of its own on a free port, named in
 #                                       POWERCONTEXT_TEST_OCEANBASE_URL, and removes it afterwards
 #
 # The user is `root` without a password: mysql://root@127.0.0.1:PORT/test. A process id stands in
-# DIR/seekdb.pid, the server's own messages in DIR/seekdb.log. PYTHON chooses the interpreter whose pip
+# DIR/seekdb.pid, the server's own messages in DIR/seekdb.log, what this script ran into on
+# standard error. One server runs on a folder: a second start on it is refused. PYTHON chooses the interpreter whose pip
 # fetches the wheel (`python3` by default), SEEKDB_MEMORY the limit of a server's memory.
 set -euo pipefail
 
@@ -66,20 +68,44 @@ unpack() {
     chmod +x "$build/unpacked/pylibseekdb/seekdb"
 }
 
-# Whether the process that was noted for this folder still is that program.
+# What a process started as and when, which together name it for good; fails when there is none.
+fingerprint() {
+    local stat
+    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+    # The name in brackets may hold anything; the time is the twentieth field behind it.
+    stat=${stat##*) }
+    # shellcheck disable=SC2086
+    set -- "$1" $stat
+    echo "$1 ${21}"
+}
+
+# Whether the process that was noted for this folder is a seekdb on this folder.
 running() {
-    local pid
-    pid=$(cat "$1/seekdb.pid" 2>/dev/null) || return 1
-    [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" = "$(readlink -f "$program")" ]
+    local pid exe argument
+    pid=$(cat "$1/seekdb.pid" 2>/dev/null) && [ -n "$pid" ] || return 1
+    exe=$(readlink "/proc/$pid/exe" 2>/dev/null) || return 1
+    exe=${exe% (deleted)}
+    [ "${exe##*/}" = seekdb ] || return 1
+    while IFS= read -r -d '' argument; do
+        [ "$argument" != "$1/data" ] || return 0
+    done 2>/dev/null <"/proc/$pid/cmdline"
+    return 1
 }
 
 # Whether it holds nothing any more. A process that ends gives up its program before its port and the lock on
 # its folder, so this waits until only its exit status is left.
 gone() {
     local pid stat
-    pid=$(cat "$1/seekdb.pid" 2>/dev/null) || return 0
+    pid=$(cat "$1/seekdb.pid" 2>/dev/null) && [ -n "$pid" ] || return 0
     stat=$(cat "/proc/$pid/stat" 2>/dev/null) || return 0
     [[ "$stat" != "$pid (seekdb) "* || "$stat" == "$pid (seekdb) "[ZX]* ]]
+}
+
+# Whether the one who wanted the server of this folder to end with him was killed.
+forsaken() {
+    local holder
+    holder=$(cat "$1/holder" 2>/dev/null) && [ -n "$holder" ] || return 1
+    [ "$(fingerprint "${holder%% *}")" != "$holder" ]
 }
 
 # The server greets first, so a client that says nothing gets bytes as soon as it is ready.
@@ -89,20 +115,66 @@ greets() {
     [ "$bytes" -eq 5 ]
 }
 
-# Starts the server in the background and notes its process id; returns once the new process is that
-# program, so that `running` means what it says.
+# One at a time launches or ends the server of a folder; the server itself does not hold the lock.
+lock() {
+    exec 8>"$1/lock"
+    ! command -v flock >/dev/null 2>&1 || flock -w 60 8 || fail "another start or stop is under way on $1"
+}
+
+unlock() {
+    exec 8>&-
+}
+
+end_on_signals() {
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
+# What is undone however this script ends: the server of this folder, a process, a folder.
+owned=
+reader=
+scratch=
+clean_up() {
+    [ -z "$reader" ] || kill "$reader" 2>/dev/null || true
+    [ -z "$owned" ] || kill_now "$owned"
+    [ -z "$scratch" ] || rm -rf -- "$scratch"
+}
+
+# Starts the server in the background; returns once the new process is that program, so that `running`
+# means what it says. A signal waits for that. The process notes its own id before it becomes the program
+# and is its own group leader, so that a terminal's interrupt does not reach it. From the first moment on it is
+# `owned`. `holder` is whom it must not outlive, if anyone.
 launch() {
-    local dir=$1 port=$2 pid
-    ! running "$dir" || fail "already running on $dir"
+    local dir=$1 port=$2 holder=$3 pid caught=0
+    lock "$dir"
+    if running "$dir"; then
+        forsaken "$dir" || fail "already running on $dir"
+        echo "seekdb: ending the server that was left on $dir" >&2
+        kill_now "$dir"
+    fi
     ! greets "$port" || fail "port $port is in use"
-    "$program" --nodaemon --base-dir "$dir/data" -P "$port" \
-        --parameter "memory_limit=$memory_limit" --parameter datafile_size=1G \
-        --parameter log_disk_size=3G >>"$dir/seekdb.log" 2>&1 </dev/null &
+    trap 'caught=129' HUP
+    trap 'caught=130' INT
+    trap 'caught=143' TERM
+    owned=$dir
+    echo "$holder" >"$dir/holder"
+    set -m
+    (
+        trap - HUP INT TERM EXIT
+        echo "$BASHPID" >"$dir/seekdb.pid"
+        exec "$program" --nodaemon --base-dir "$dir/data" -P "$port" \
+            --parameter "memory_limit=$memory_limit" --parameter datafile_size=1G \
+            --parameter log_disk_size=3G >>"$dir/seekdb.log" 2>&1 </dev/null 8>&-
+    ) &
     pid=$!
+    set +m
     # Its end is looked at by `running` and `gone`; the shell has nothing to say about it.
     disown "$pid"
-    echo "$pid" >"$dir/seekdb.pid"
-    until running "$dir" || ! kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
+    until running "$dir" || ! kill -0 "$pid" 2>/dev/null; do sleep 0.01 || true; done
+    unlock
+    end_on_signals
+    [ "$caught" -eq 0 ] || exit "$caught"
 }
 
 await_ready() {
@@ -114,11 +186,12 @@ await_ready() {
     done
 }
 
-# Where the path has `.tmp` in it, the server takes its own log for a leftover and does not start again.
+# The folder as an absolute path, made if need be. Where the path has `.tmp` in it, the server takes its own
+# log for a leftover and does not start again.
 prepared() {
     local dir
-    mkdir -p "$1"
-    dir=$(cd "$1" && pwd)
+    mkdir -p -- "$1"
+    dir=$(cd -- "$1" && pwd -P)
     [[ "$dir" != *.tmp* ]] || fail "the path of the folder must not have \`.tmp\` in it: $dir"
     echo "$dir"
 }
@@ -128,26 +201,23 @@ start() {
     local dir port=$2
     fetch
     dir=$(prepared "$1") || exit 1
-    trap 'exit 130' INT
-    trap 'exit 143' TERM
-    # The server becomes its own group leader here, so that a terminal's interrupt does not reach it.
-    set -m
-    launch "$dir" "$port"
-    set +m
-    trap 'kill_now "'"$dir"'"' EXIT
+    launch "$dir" "$port" ''
     await_ready "$dir" "$port"
-    trap - EXIT INT TERM
+    owned=
 }
 
 run() {
     local dir
     fetch
     dir=$(prepared "$1") || exit 1
-    launch "$dir" "$2"
-    trap 'kill_now "'"$dir"'"' EXIT
+    launch "$dir" "$2" "$(fingerprint "$$")"
     await_ready "$dir" "$2"
     echo ready
-    cat >/dev/null
+    # In the background, so that a signal ends this script and not only the reading.
+    exec 3<&0
+    cat <&3 >/dev/null &
+    reader=$!
+    wait "$reader" || true
 }
 
 gone_within() {
@@ -162,15 +232,20 @@ gone_within() {
 kill_now() {
     ! running "$1" || kill -9 "$(cat "$1/seekdb.pid")" 2>/dev/null || true
     gone_within "$1" "$stop_seconds" || fail "it does not end after SIGKILL"
-    rm -f "$1/seekdb.pid"
+    rm -f -- "$1/seekdb.pid" "$1/holder"
 }
 
+# Ends the server of a folder, in order or as in a crash.
 stop() {
-    if running "$1"; then
-        kill "$(cat "$1/seekdb.pid")" 2>/dev/null || true
-        gone_within "$1" "$stop_seconds" || true
+    local dir
+    [ -d "$1" ] || return 0
+    dir=$(cd -- "$1" && pwd -P)
+    lock "$dir"
+    if [ "$2" = 'in order' ] && running "$dir"; then
+        kill "$(cat "$dir/seekdb.pid")" 2>/dev/null || true
+        gone_within "$dir" "$stop_seconds" || true
     fi
-    kill_now "$1"
+    kill_now "$dir"
 }
 
 free_port() {
@@ -180,17 +255,19 @@ free_port() {
 # Runs a command as a process group of its own, to which a signal is passed on; whatever happens, the
 # server is stopped and its data removed.
 with() {
-    local dir port child=0 status=0
+    local dir port child status=0 ended
     fetch
     port=$(free_port)
-    dir=$(mktemp -d "${TMPDIR:-/tmp}/powercontext-seekdb.XXXXXX")
-    trap 'kill_now "'"$dir"'"; rm -rf "'"$dir"'"' EXIT
-    bash "${BASH_SOURCE[0]}" start "$dir" "$port"
+    scratch=$(mktemp -d "${TMPDIR:-/tmp}/powercontext-seekdb.XXXXXX")
+    dir=$(prepared "$scratch") || exit 1
+    launch "$dir" "$port" "$(fingerprint "$$")"
+    await_ready "$dir" "$port"
     export POWERCONTEXT_TEST_OCEANBASE_URL="mysql://root@127.0.0.1:$port"
     set -m
     "$@" </dev/null &
     child=$!
     set +m
+    trap 'kill -HUP -- "-$child" 2>/dev/null || true; status=129' HUP
     trap 'kill -INT -- "-$child" 2>/dev/null || true; status=130' INT
     trap 'kill -TERM -- "-$child" 2>/dev/null || true; status=143' TERM
     while true; do
@@ -202,12 +279,15 @@ with() {
     return "$status"
 }
 
+trap clean_up EXIT
+end_on_signals
 case "${1:-} $#" in
 'fetch 1') fetch && echo "$program" ;;
 'start 3') start "$2" "$3" ;;
-'stop 2') stop "$2" ;;
-'kill 2') kill_now "$2" ;;
+'stop 2') stop "$2" 'in order' ;;
+'kill 2') stop "$2" 'at once' ;;
 'run 3') run "$2" "$3" ;;
-'with '[2-9] | 'with '[1-9][0-9]) shift && with "$@" ;;
+'with 1') fail 'with needs a command' ;;
+'with '*) shift && with "$@" ;;
 *) fail 'usage: seekdb.sh fetch | start DIR PORT | stop DIR | kill DIR | run DIR PORT | with COMMAND...' ;;
 esac

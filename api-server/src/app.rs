@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use powercontext_core::ambient::{Clock, IdSource};
-use powercontext_program::Standing;
+use powercontext_program::{ProcessingState, Readiness};
 use powercontext_store::Store;
 use tokio::sync::Semaphore;
 
@@ -19,7 +19,7 @@ pub trait Processing: Send + Sync {
     /// Says that there is new work; never waits for it (TM-232).
     fn wake(&self);
     /// Where the processing stands.
-    fn standing(&self) -> Standing;
+    fn state(&self) -> ProcessingState;
 }
 
 /// Bounds on connections and requests.
@@ -84,6 +84,7 @@ pub struct App(Arc<Inner>);
 
 struct Inner {
     parts: AppParts,
+    readiness: Readiness,
     permits: Semaphore,
     intake: Intake,
     draining: AtomicBool,
@@ -95,7 +96,8 @@ impl App {
     pub fn new(parts: AppParts) -> Self {
         let permits = Semaphore::new(parts.limits.max_concurrent_requests);
         let intake = Intake::new(parts.limits);
-        Self(Arc::new(Inner { parts, permits, intake, draining: AtomicBool::new(false) }))
+        let readiness = Readiness::new(parts.store.clone(), Arc::clone(&parts.clock));
+        Self(Arc::new(Inner { parts, readiness, permits, intake, draining: AtomicBool::new(false) }))
     }
 
     /// The database.
@@ -120,6 +122,12 @@ impl App {
     #[must_use]
     pub fn processing(&self) -> Option<&dyn Processing> {
         self.0.parts.processing.as_deref()
+    }
+
+    /// Whether this process is ready.
+    #[must_use]
+    pub fn readiness(&self) -> &Readiness {
+        &self.0.readiness
     }
 
     /// Bounds on connections and requests.

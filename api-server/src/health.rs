@@ -22,8 +22,8 @@ pub async fn live() -> Json<Value> {
 
 /// `GET /health/ready`
 pub async fn ready(State(app): State<App>) -> (StatusCode, Json<Value>) {
-    let standing = app.processing().map(Processing::standing);
-    health::ready(app.store(), app.is_draining(), standing, &[("access_mode", "disabled")]).await
+    let state = app.processing().map(Processing::state);
+    app.readiness().answer(app.is_draining(), state, &[("access_mode", "disabled")]).await
 }
 
 /// `GET /v1/capabilities`: what exists in this server and nothing else.

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, Command};
 use powercontext_program::{Arguments, Failure, arguments, failure, print, start};
-use powercontext_settings::{Role, Settings, settings_help};
+use powercontext_settings::{Inputs, Role, Settings, settings_help};
 
 const NAME: &str = "powercontext-api-server";
 /// The program of the role that serves no HTTP API.
@@ -32,21 +32,34 @@ fn run() -> Result<ExitCode, Failure> {
     if name == "help" {
         return print(&help).map(|()| ExitCode::SUCCESS);
     }
-    let (settings, role) = start::settings(&arguments::inputs(given)?, role)?;
-    if name == "migrate" && given.get_flag("check") {
-        return start::run(migrating::check(&settings));
+    let inputs = arguments::inputs(given)?;
+    if name == "migrate" {
+        return migrate(&inputs, given.get_flag("check"));
     }
+    let settings = start::settings(&inputs, serving_role)?;
+    settings.check_schedule().map_err(Failure::configuration)?;
+    start::tell(&settings);
     make_default_folder(&settings)?;
-    let ran = match (name, role) {
-        ("migrate", _) => start::run(migrating::migrate(&settings)),
-        (_, Role::Api) => start::run(serve::api(&settings)),
-        (_, Role::All | Role::Background) => start::run(serve::all(&settings)),
-    };
-    ran.map(|()| ExitCode::SUCCESS)
+    match settings.runtime.artifact_processing_role {
+        Role::Api => start::run(serve::api(&settings)),
+        Role::All | Role::Background => start::run(serve::all(&settings)),
+    }
+    .map(|()| ExitCode::SUCCESS)
 }
 
-/// The role of this program; `background` is another program's.
-fn role(settings: &Settings) -> Result<Role, Failure> {
+/// The schema belongs to no role, so the settings of any role will do.
+fn migrate(inputs: &Inputs, only_check: bool) -> Result<ExitCode, Failure> {
+    let settings = start::settings(inputs, |settings| Ok(settings.runtime.artifact_processing_role))?;
+    if only_check {
+        return start::run(migrating::check(&settings));
+    }
+    start::tell(&settings);
+    make_default_folder(&settings)?;
+    start::run(migrating::migrate(&settings)).map(|()| ExitCode::SUCCESS)
+}
+
+/// The role of this program when it serves; `background` is another program's.
+fn serving_role(settings: &Settings) -> Result<Role, Failure> {
     match settings.runtime.artifact_processing_role {
         role @ (Role::All | Role::Api) => Ok(role),
         Role::Background => {

@@ -6,7 +6,9 @@ use powercontext_core::ambient::SystemIds;
 use powercontext_core::failure::chain;
 use powercontext_program::{Failure, print, start};
 use powercontext_settings::Settings;
-use powercontext_store::{Claim, ClaimError, SchemaState, Store, StoreOptions, schema_state};
+use powercontext_store::{
+    Claim, ClaimError, MigrationReport, OpenError, SchemaState, Store, StoreOptions, schema_state,
+};
 
 /// The exit status of a check that found something to migrate.
 const PENDING: u8 = 3;
@@ -19,15 +21,19 @@ pub fn claim(options: &StoreOptions) -> Result<Claim, Failure> {
     })
 }
 
-/// `migrate`: brings the database to the schema of this program.
+/// `migrate`: brings the database to the schema of this program, and prints what that took.
 pub async fn migrate(settings: &Settings) -> Result<(), Failure> {
     let options = start::store_options(settings)?;
     let _claim = claim(&options)?;
-    apply(&options).await
+    let MigrationReport { applied, current } = apply(&options).await?;
+    print(&match applied.len() {
+        0 => format!("the database schema is current at {current}; nothing was changed"),
+        count => format!("the database schema is now at {current}; migrations applied: {count}"),
+    })
 }
 
 /// Applies what is missing.
-pub async fn apply(options: &StoreOptions) -> Result<(), Failure> {
+pub async fn apply(options: &StoreOptions) -> Result<MigrationReport, Failure> {
     let report = powercontext_store::migrate(options, &SystemIds)
         .await
         .map_err(|error| start::unusable(options, &error))?;
@@ -35,16 +41,24 @@ pub async fn apply(options: &StoreOptions) -> Result<(), Failure> {
         let (schema, applied) = (report.current, report.applied.len());
         tracing::info!(event = "database.migrated", schema, applied);
     }
-    Ok(())
+    Ok(report)
 }
 
 /// `migrate --check`: prints the state of the schema and changes nothing. Needs no claim, so a
 /// server may run meanwhile.
 pub async fn check(settings: &Settings) -> Result<ExitCode, Failure> {
     let options = start::store_options(settings)?;
-    let state = schema_state(&options).await.map_err(|error| start::unusable(&options, &error))?;
-    print(&line(&state))?;
-    Ok(if state.is_current() { ExitCode::SUCCESS } else { ExitCode::from(PENDING) })
+    let (text, status) = match schema_state(&options).await {
+        Ok(state) if state.is_current() => (line(&state), ExitCode::SUCCESS),
+        Ok(state) => (line(&state), ExitCode::from(PENDING)),
+        Err(OpenError::DatabaseMissing) => {
+            let text = "the server has no such database; a migration makes it if the user may";
+            (text.to_owned(), ExitCode::from(PENDING))
+        }
+        Err(error) => return Err(start::unusable(&options, &error)),
+    };
+    print(&text)?;
+    Ok(status)
 }
 
 fn line(state: &SchemaState) -> String {

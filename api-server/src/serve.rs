@@ -7,7 +7,7 @@ use powercontext_api_server::{App, AppParts, Limits, Processing, bounds, router}
 use powercontext_core::ambient::{SystemClock, SystemIds};
 use powercontext_inference::GenerationConfig;
 use powercontext_program::serving::{Serving, listen, until_signal};
-use powercontext_program::{Failure, Signals, Standing, processing, start};
+use powercontext_program::{Failure, ProcessingState, Signals, processing, start};
 use powercontext_settings::Settings;
 use powercontext_store::Store;
 use powercontext_worker::wiring;
@@ -23,8 +23,8 @@ impl Processing for Embedded {
         self.0.wake();
     }
 
-    fn standing(&self) -> Standing {
-        self.0.standing()
+    fn state(&self) -> ProcessingState {
+        self.0.state()
     }
 }
 
@@ -34,8 +34,8 @@ struct Elsewhere;
 impl Processing for Elsewhere {
     fn wake(&self) {}
 
-    fn standing(&self) -> Standing {
-        Standing::Remote
+    fn state(&self) -> ProcessingState {
+        ProcessingState::Remote
     }
 }
 
@@ -48,9 +48,11 @@ pub async fn all(settings: &Settings) -> Result<(), Failure> {
         None => None,
     };
     let _claim = migrating::claim(&options)?;
-    migrating::apply(&options).await?;
-    let store = start::open(&options).await?;
-    let listener = listen(&settings.http).await?;
+    let opening = async {
+        migrating::apply(&options).await?;
+        Ok((start::open(&options).await?, listen(&settings.http).await?))
+    };
+    let Some((store, listener)) = start::unless_stopped(&mut signals, opening).await? else { return Ok(()) };
     let own = plan.map(|plan| Arc::new(processing::Processing::start(plan, &store)));
     let seen = own.clone().map(|own| Arc::new(Embedded(own)) as Arc<dyn Processing>);
     serve(settings, (store, listener), (seen, own), &mut signals).await
@@ -60,8 +62,9 @@ pub async fn all(settings: &Settings) -> Result<(), Failure> {
 pub async fn api(settings: &Settings) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let seen = model(settings).map(|_| Arc::new(Elsewhere) as Arc<dyn Processing>);
-    let store = start::open(&start::store_options(settings)?).await?;
-    let listener = listen(&settings.http).await?;
+    let options = start::store_options(settings)?;
+    let opening = async { Ok((start::open(&options).await?, listen(&settings.http).await?)) };
+    let Some((store, listener)) = start::unless_stopped(&mut signals, opening).await? else { return Ok(()) };
     serve(settings, (store, listener), (seen, None), &mut signals).await
 }
 

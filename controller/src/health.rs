@@ -10,7 +10,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
-use powercontext_program::{Processing, health};
+use powercontext_core::ambient::Clock;
+use powercontext_program::{Processing, Readiness, health};
 use powercontext_store::Store;
 use serde_json::Value;
 
@@ -19,15 +20,16 @@ use serde_json::Value;
 pub struct Health(Arc<Inner>);
 
 struct Inner {
-    store: Store,
+    readiness: Readiness,
     processing: Arc<Processing>,
     draining: AtomicBool,
 }
 
 impl Health {
     /// Looks at a database and a supervisor.
-    pub fn new(store: Store, processing: Arc<Processing>) -> Self {
-        Self(Arc::new(Inner { store, processing, draining: AtomicBool::new(false) }))
+    pub fn new(store: Store, clock: Arc<dyn Clock>, processing: Arc<Processing>) -> Self {
+        let readiness = Readiness::new(store, clock);
+        Self(Arc::new(Inner { readiness, processing, draining: AtomicBool::new(false) }))
     }
 
     /// From now on readiness says no.
@@ -47,5 +49,5 @@ async fn live() -> Json<Value> {
 
 async fn ready(State(Health(inner)): State<Health>) -> (StatusCode, Json<Value>) {
     let stopping = inner.draining.load(Ordering::Acquire);
-    health::ready(&inner.store, stopping, Some(inner.processing.standing()), &[]).await
+    inner.readiness.answer(stopping, Some(inner.processing.state()), &[]).await
 }

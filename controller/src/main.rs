@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command};
+use powercontext_core::ambient::SystemClock;
 use powercontext_inference::GenerationConfig;
 use powercontext_program::processing::Plan;
 use powercontext_program::serving::{Serving, listen, until_signal};
@@ -37,7 +38,9 @@ fn run() -> Result<ExitCode, Failure> {
         Arguments::Run(matches) => matches,
     };
     let launcher = launcher(&matches)?;
-    let (settings, _) = start::settings(&arguments::inputs(&matches)?, role)?;
+    let settings = start::settings(&arguments::inputs(&matches)?, role)?;
+    settings.check_schedule().map_err(Failure::configuration)?;
+    start::tell(&settings);
     start::run(control(&settings, launcher)).map(|()| ExitCode::SUCCESS)
 }
 
@@ -87,12 +90,12 @@ async fn control(settings: &Settings, launcher: LauncherKind) -> Result<(), Fail
     let mut signals = Signals::listen()?;
     let options = start::store_options(settings)?;
     let plan = Plan::new(settings, &model(settings)?, &options.url)?;
-    let store = start::open(&options).await?;
-    let listener = listen(&settings.http).await?;
+    let opening = async { Ok((start::open(&options).await?, listen(&settings.http).await?)) };
+    let Some((store, listener)) = start::unless_stopped(&mut signals, opening).await? else { return Ok(()) };
     let processing = Arc::new(match launcher {
         LauncherKind::Process => Processing::start(plan, &store),
     });
-    let health = Health::new(store.clone(), Arc::clone(&processing));
+    let health = Health::new(store.clone(), Arc::new(SystemClock::start()), Arc::clone(&processing));
     let serving = Serving {
         http: &settings.http,
         listener,

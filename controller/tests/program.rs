@@ -2,20 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
-#[path = "../../api-server/tests/program/database.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API server")]
-mod database;
-#[path = "../../api-server/tests/program/running.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API server")]
-mod running;
-
 use std::path::Path;
 use std::process::Command;
 
-use database::{TestDatabase, Way};
 use powercontext_core::ambient::SystemIds;
 use powercontext_store::{DatabaseUrl, Store, StoreOptions, leases, migrate};
-use running::Running;
+use powercontext_tests::engine::SharedDatabase;
+use powercontext_tests::proxy::{Line, Proxy};
+use powercontext_tests::running::{Running, end_while_waiting};
 use serde_json::json;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_powercontext-controller");
@@ -82,6 +76,9 @@ fn what_leaves_nothing_to_do_is_refused() {
     let (status, line) = refused(&[], &[NOWHERE]);
     assert_eq!(status, 2);
     assert!(line.contains("POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL"), "{line}");
+    let schedule = ("RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", "60");
+    let (status, line) = refused(&[], &[NOWHERE, schedule]);
+    assert!(status == 2 && line.contains("`runtime.topic_memory_schedule_seconds`"), "TM-086: {line}");
     let late = ("RUNTIME_ARTIFACT_PROCESSING_LEASE_SECONDS", "12");
     let (status, line) = refused(&[], &[NOWHERE, MODEL, WORKER, late]);
     assert_eq!(status, 2);
@@ -112,6 +109,12 @@ async fn start(url: &str, lease: &str, folder: &Path) -> Running {
     Running::start(program(folder, &[], &[&QUICK[..], &own].concat()), folder).await
 }
 
+#[tokio::test]
+async fn a_start_that_waits_for_a_silent_database_ends_with_its_first_signal() {
+    let home = tempfile::tempdir().unwrap();
+    end_while_waiting(|url| program(home.path(), &[], &[("DATABASE_URL", url), MODEL, WORKER])).await;
+}
+
 async fn supervisor(running: &Running) -> String {
     running.check("artifact_processing_supervisor").await
 }
@@ -122,7 +125,7 @@ async fn leads(running: &mut Running) -> Option<()> {
 
 #[tokio::test]
 async fn a_database_that_was_never_migrated_is_refused_and_not_migrated() {
-    let Some(database) = TestDatabase::new().await else { return };
+    let Some(database) = SharedDatabase::created().await else { return };
     for _ in 0..2 {
         let (status, line) = refused(&[], &[("DATABASE_URL", &database.url()), MODEL, WORKER]);
         assert_eq!(status, 1);
@@ -134,7 +137,7 @@ async fn a_database_that_was_never_migrated_is_refused_and_not_migrated() {
 #[tokio::test]
 async fn one_of_two_leads_both_are_ready_and_a_stop_hands_over() {
     // TM-178, TM-183, TM-188
-    let Some(database) = TestDatabase::new().await else { return };
+    let Some(database) = SharedDatabase::created().await else { return };
     let options = StoreOptions::new(DatabaseUrl::parse(&database.url()).unwrap());
     migrate(&options, &SystemIds).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -144,6 +147,14 @@ async fn one_of_two_leads_both_are_ready_and_a_stop_hands_over() {
     let mut second = start(&database.url(), "600", folder.path()).await;
     second.until("the second waits", async |one| (supervisor(one).await == "candidate").then_some(())).await;
     assert_eq!(first.check("supervisor_generation").await, "1");
+    let log = first.log();
+    assert!(log.contains(r#""setting":"runtime.artifact_processing_role","value":"background""#), "{log}");
+    // Whoever is asked tells who leads.
+    let holder = first.check("supervisor_holder").await;
+    assert!(!holder.is_empty() && log.contains(&holder), "the log of the leader has it: {log}");
+    assert_eq!(second.check("supervisor_holder").await, holder);
+    assert_eq!(second.check("supervisor_generation").await, "1");
+    assert_eq!(second.check("topic_memory_terminal_frontiers").await, "", "a candidate does not look");
     assert_eq!(first.get("/health/live").await, (200, json!({"status": "ok"})));
     for one in [&first, &second] {
         let (status, ready) = one.get("/health/ready").await;
@@ -166,20 +177,20 @@ async fn one_of_two_leads_both_are_ready_and_a_stop_hands_over() {
 #[tokio::test]
 async fn a_leader_whose_database_falls_silent_stays_up_and_leads_again_in_a_later_term() {
     // TM-187, TM-188
-    let Some(database) = TestDatabase::new().await else { return };
+    let Some(database) = SharedDatabase::created().await else { return };
     migrate(&StoreOptions::new(DatabaseUrl::parse(&database.url()).unwrap()), &SystemIds).await.unwrap();
-    let way = Way::to(database.address()).await;
+    let way = Proxy::to(database.address()).await;
     let folder = tempfile::tempdir().unwrap();
-    let mut controller = start(&database.url_through(way.port), "3", folder.path()).await;
+    let mut controller = start(&database.url_through(way.port()), "3", folder.path()).await;
     controller.until("it leads", leads).await;
-    way.set_silent(true);
+    way.set(Line::Silent);
     controller
         .until("it stops leading", async |one| (supervisor(one).await == "candidate").then_some(()))
         .await;
     let (status, ready) = controller.get("/health/ready").await;
     assert_eq!((status, &ready["checks"]["database"]), (503, &json!("unavailable")));
     assert_eq!(controller.get("/health/live").await.0, 200);
-    way.set_silent(false);
+    way.set(Line::Open);
     controller.until("it leads again", leads).await;
     let generation: i64 = controller.check("supervisor_generation").await.parse().unwrap();
     assert!(generation >= 2, "{generation}");

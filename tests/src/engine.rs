@@ -155,10 +155,49 @@ impl SharedDatabase {
         Some(Self { server: server.trim_end_matches('/').to_owned(), name })
     }
 
+    /// The same, with the database made, without a schema.
+    ///
+    /// # Panics
+    /// When the server refuses.
+    pub async fn created() -> Option<Self> {
+        let database = Self::new()?;
+        database.create().await;
+        Some(database)
+    }
+
     /// Its address.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}/{}", self.server, self.name)
+    }
+
+    /// Its address by way of a port of this machine.
+    ///
+    /// # Panics
+    /// When the server's address has no user.
+    #[must_use]
+    pub fn url_through(&self, port: u16) -> String {
+        let (user, _) = self.server.rsplit_once('@').expect("a user");
+        format!("{user}@127.0.0.1:{port}/{}", self.name)
+    }
+
+    /// Where its server listens: a host and a port.
+    ///
+    /// # Panics
+    /// When the server's address has no user.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.server.rsplit_once('@').expect("a user").1.to_owned()
+    }
+
+    /// Runs a statement inside it.
+    ///
+    /// # Panics
+    /// When the server refuses.
+    pub async fn execute(&self, statement: &str) {
+        let pool = connect(&self.url());
+        pool.execute(AssertSqlSafe(statement.to_owned())).await.expect("an executed statement");
+        pool.close().await;
     }
 
     /// Makes the database, without a schema.

@@ -12,6 +12,7 @@ pub mod model;
 pub mod process;
 pub mod proxy;
 pub mod replay;
+pub mod running;
 pub mod scene;
 pub mod server;
 pub mod tables;

@@ -20,7 +20,7 @@ pub enum Line {
     Silent,
 }
 
-/// Forwards connections on a port of its own to another one of this machine.
+/// Forwards connections on a port of its own to another one.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -33,14 +33,22 @@ impl Proxy {
     /// # Panics
     /// When no port is free.
     pub async fn start(target: u16) -> Self {
-        Self::start_far(target, Duration::ZERO).await
+        Self::to(format!("127.0.0.1:{target}")).await
     }
 
-    /// The same, as if every request to `target` took so long to get there.
+    /// Forwards to `target`, a host and a port; ends with the test's runtime.
     ///
     /// # Panics
     /// When no port is free.
-    pub async fn start_far(target: u16, distance: Duration) -> Self {
+    pub async fn to(target: String) -> Self {
+        Self::far(target, Duration::ZERO).await
+    }
+
+    /// The same, as if every request took `distance` to get to `target`.
+    ///
+    /// # Panics
+    /// When no port is free.
+    pub async fn far(target: String, distance: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let line = Arc::new(watch::Sender::new(Line::Open));
@@ -48,7 +56,7 @@ impl Proxy {
         tokio::spawn(async move {
             loop {
                 let Ok((inner, _)) = listener.accept().await else { return };
-                tokio::spawn(forward(inner, (target, distance), seen.subscribe()));
+                tokio::spawn(forward(inner, (target.clone(), distance), seen.subscribe()));
             }
         });
         Self { port, line }
@@ -66,11 +74,11 @@ impl Proxy {
     }
 }
 
-async fn forward(inner: TcpStream, (target, distance): (u16, Duration), mut line: watch::Receiver<Line>) {
+async fn forward(inner: TcpStream, (target, distance): (String, Duration), mut line: watch::Receiver<Line>) {
     if line.wait_for(|line| *line != Line::Silent).await.is_ok_and(|line| *line == Line::Cut) {
         return;
     }
-    let Ok(outer) = TcpStream::connect(("127.0.0.1", target)).await else { return };
+    let Ok(outer) = TcpStream::connect(target).await else { return };
     let _ = (inner.set_nodelay(true), outer.set_nodelay(true));
     let (inner_read, inner_write) = inner.into_split();
     let (outer_read, outer_write) = outer.into_split();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use powercontext_api_server::{App, AppParts, Limits, Processing, serve};
 use powercontext_core::ambient::{SystemClock, SystemIds};
-use powercontext_program::{Backlog, Standing};
+use powercontext_program::{ProcessingState, Work};
 use powercontext_store::{DatabaseUrl, Store, StoreOptions, migrate};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -21,8 +21,8 @@ impl Processing for CountedWakes {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn standing(&self) -> Standing {
-        Standing::Ready(Backlog { unanswered: 5, terminal: 2 })
+    fn state(&self) -> ProcessingState {
+        ProcessingState::Ready(Work { unanswered: 5, waves: Vec::new() })
     }
 }
 

@@ -6,3 +6,4 @@ mod bodies;
 mod bounds;
 mod common;
 mod operations;
+mod readiness;

@@ -2,12 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
-mod database;
 mod migrating;
 mod refusals;
 mod role_all;
 mod role_api;
-mod running;
+mod stopped_start;
 
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,8 @@
 //! `migrate` and `migrate --check` over both databases.
 
-use crate::database::TestDatabase;
-use crate::running::Running;
+use powercontext_tests::engine::SharedDatabase;
+use powercontext_tests::running::Running;
+
 use crate::{program, run};
 
 /// The state of an empty database, told and left as it is; then migrated, told again.
@@ -16,11 +17,16 @@ fn told_migrated_and_told_again(url: &str) {
         assert!(line.contains("; pending: 0001_sources_topics_and_processing"), "{line}");
     }
     let migrated = run(&["migrate"]);
-    assert_eq!((migrated.status, migrated.stdout.as_str()), (0, ""), "{migrated:?}");
+    assert_eq!(migrated.status, 0, "{migrated:?}");
+    assert!(migrated.stdout.starts_with("the database schema is now at "), "{migrated:?}");
+    assert_eq!(migrated.stdout.lines().count(), 1, "{migrated:?}");
     let check = run(&["migrate", "--check"]);
     assert_eq!(check.status, 0, "{check:?}");
     assert!(check.stdout.starts_with("the database schema is current at "), "{check:?}");
-    assert_eq!(run(&["migrate"]).status, 0);
+    assert_eq!(check.stderr, "", "a check says nothing else");
+    let again = run(&["migrate"]);
+    assert_eq!(again.status, 0, "{again:?}");
+    assert!(again.stdout.ends_with("; nothing was changed\n"), "{again:?}");
 }
 
 #[test]
@@ -45,7 +51,7 @@ async fn a_check_needs_no_stopped_server() {
 
 #[tokio::test]
 async fn a_check_of_oceanbase_tells_its_state() {
-    let Some(database) = TestDatabase::new().await else { return };
+    let Some(database) = SharedDatabase::created().await else { return };
     let url = database.url();
     let api = |settings: &[(&str, &str)]| {
         let home = tempfile::tempdir().unwrap();
@@ -96,12 +102,30 @@ fn a_database_that_cannot_be_reached_or_found_is_one_line_and_its_status() {
 }
 
 #[test]
-fn a_check_of_a_database_that_the_server_does_not_have_fails_and_makes_none() {
-    let Some(database) = TestDatabase::unmade() else { return };
+fn a_check_of_a_database_that_the_server_does_not_have_asks_for_a_migration_and_makes_none() {
+    let Some(database) = SharedDatabase::new() else { return };
     let home = tempfile::tempdir().unwrap();
     for _ in 0..2 {
-        let refused = run(home.path(), &["migrate", "--check"], &[("DATABASE_URL", &database.url())]);
-        assert_eq!((refused.status, refused.stdout.as_str()), (1, ""), "{refused:?}");
-        assert!(refused.line().contains("the server has no such database"), "{refused:?}");
+        let check = run(home.path(), &["migrate", "--check"], &[("DATABASE_URL", &database.url())]);
+        assert_eq!(check.status, 3, "{check:?}");
+        assert!(check.stdout.starts_with("the server has no such database; "), "{check:?}");
     }
+}
+
+#[tokio::test]
+async fn the_settings_of_a_controller_can_be_migrated_with() {
+    // TM-254
+    let Some(database) = SharedDatabase::new() else { return };
+    let url = database.url();
+    let settings = [
+        ("DATABASE_URL", url.as_str()),
+        ("RUNTIME_ARTIFACT_PROCESSING_ROLE", "background"),
+        ("RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", "60"),
+    ];
+    let home = tempfile::tempdir().unwrap();
+    for arguments in [&["migrate"][..], &["migrate", "--check"]] {
+        let ended = run(home.path(), arguments, &settings);
+        assert_eq!(ended.status, 0, "{ended:?}");
+    }
+    database.remove().await;
 }

@@ -47,6 +47,19 @@ fn a_role_or_a_schedule_that_cannot_be_is_refused() {
 }
 
 #[test]
+fn a_schedule_without_a_model_is_refused_in_every_role() {
+    // TM-086
+    let schedule = ("RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", "60");
+    for arguments in [&["--role", "all"][..], &["--role", "api"]] {
+        // Nobody listens there, so a program that opened it first would end otherwise.
+        let line = refused(arguments, &[schedule, ("DATABASE_URL", "mysql://root@127.0.0.1:1/x")]);
+        let first = "setting `runtime.topic_memory_schedule_seconds` from the environment";
+        assert!(line.starts_with(first) && line.contains("inference.generation_model"), "{line}");
+    }
+    assert!(refused(&[], &[schedule]).contains("topic_memory_schedule_seconds"));
+}
+
+#[test]
 fn times_of_the_lease_that_do_not_fit_together_are_refused_for_oceanbase_alone() {
     const WORKER: (&str, &str) = ("RUNTIME_WORKER_PROGRAM", env!("CARGO_BIN_EXE_powercontext-api-server"));
     const MODEL: (&str, &str) = ("INFERENCE_GENERATION_MODEL", "builtin:extractive");

@@ -1,15 +1,16 @@
 //! Role `api`: serves over a database that others migrate and process.
 
+use powercontext_tests::engine::SharedDatabase;
+use powercontext_tests::proxy::{Line, Proxy};
+use powercontext_tests::running::Running;
 use serde_json::{Value, json};
 
-use crate::database::{TestDatabase, Way};
-use crate::running::Running;
 use crate::{program, run};
 
 const MODEL: (&str, &str) = ("INFERENCE_GENERATION_MODEL", "builtin:extractive");
 
-async fn migrated() -> Option<TestDatabase> {
-    let database = TestDatabase::new().await?;
+async fn migrated() -> Option<SharedDatabase> {
+    let database = SharedDatabase::created().await?;
     assert_eq!(run(std::path::Path::new("/"), &["migrate"], &[("DATABASE_URL", &database.url())]).status, 0);
     Some(database)
 }
@@ -59,12 +60,12 @@ async fn a_flush_is_kept_for_the_processes_that_answer_it() {
 #[tokio::test]
 async fn a_database_that_falls_silent_is_told_within_a_time_and_used_again_when_it_answers() {
     let Some(database) = migrated().await else { return };
-    let way = Way::to(database.address()).await;
+    let way = Proxy::to(database.address()).await;
     let folder = tempfile::tempdir().unwrap();
     let settings = [MODEL, ("DATABASE_REQUEST_TIMEOUT_SECONDS", "0.5")];
-    let mut server = start(&database.url_through(way.port), &settings, folder.path()).await;
+    let mut server = start(&database.url_through(way.port()), &settings, folder.path()).await;
     let scope = captured(&server).await;
-    way.set_silent(true);
+    way.set(Line::Silent);
     let flush = json!({"scope_id": scope});
     let sources = format!("/v1/scopes/{}/sources", scope.as_str().unwrap());
     let told = async {
@@ -81,7 +82,7 @@ async fn a_database_that_falls_silent_is_told_within_a_time_and_used_again_when_
     let (status, ready) = server.get("/health/ready").await;
     assert_eq!((status, &ready["checks"]["database"]), (503, &json!("unavailable")));
     assert_eq!(server.get("/health/live").await.0, 200);
-    way.set_silent(false);
+    way.set(Line::Open);
     server
         .until("the server is ready again", async |server| {
             (server.get("/health/ready").await.0 == 200).then_some(())

@@ -16,5 +16,6 @@ pub mod start;
 pub use arguments::{Arguments, print};
 pub use connections::Bounds;
 pub use failure::Failure;
-pub use processing::{Backlog, Processing, Standing};
+pub use health::Readiness;
+pub use processing::{Processing, ProcessingState, Work};
 pub use signals::Signals;

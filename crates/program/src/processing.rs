@@ -13,7 +13,7 @@ use powercontext_settings::Settings;
 use powercontext_store::{DatabaseUrl, Store};
 use powercontext_supervisor::{
     BindingSchedule, InvalidLease, LeaseSettings, LeaseTimes, ProcessLauncher, Supervisor, SupervisorHandle,
-    SupervisorParts, SupervisorSettings,
+    SupervisorParts, SupervisorSettings, SupervisorStatus, WaveStatus,
 };
 
 use crate::Failure;
@@ -81,65 +81,99 @@ fn lease(settings: &Settings) -> Result<LeaseSettings, Failure> {
         candidacy: lease.candidacy,
         margin: lease.margin,
     };
-    LeaseSettings::new(times, runtime.artifact_processing_tick).map_err(|error| {
-        let key = match error {
-            InvalidLease::Zero => "artifact_processing_lease_seconds",
-            InvalidLease::RenewalTooSlow => "artifact_processing_lease_renewal_seconds",
-            InvalidLease::CandidacyTooSlow => "artifact_processing_candidacy_seconds",
-            InvalidLease::TickTooSlow => "artifact_processing_tick_seconds",
-        };
-        Failure::configuration(settings.refuse("runtime", key, format!("does not fit: {error}")))
-    })
+    LeaseSettings::new(times, runtime.artifact_processing_tick)
+        .map_err(|error| lease_refusal(settings, error))
+}
+
+/// Names every setting that was compared, and first the one that was chosen: a default only got in its way.
+fn lease_refusal(settings: &Settings, error: InvalidLease) -> Failure {
+    const LEASE: &str = "artifact_processing_lease_seconds";
+    const RENEWAL: &str = "artifact_processing_lease_renewal_seconds";
+    const MARGIN: &str = "artifact_processing_lease_margin_seconds";
+    const CANDIDACY: &str = "artifact_processing_candidacy_seconds";
+    const TICK: &str = "artifact_processing_tick_seconds";
+    let compared: &[&str] = match error {
+        InvalidLease::Zero => &[LEASE, RENEWAL, MARGIN, CANDIDACY, TICK],
+        InvalidLease::RenewalTooSlow => &[RENEWAL, MARGIN, LEASE],
+        InvalidLease::CandidacyTooSlow => &[CANDIDACY, LEASE],
+        InvalidLease::TickTooSlow => &[TICK, RENEWAL],
+    };
+    let named = compared.iter().copied().find(|key| settings.is_chosen("runtime", key)).unwrap_or(LEASE);
+    let shown = |key: &&str| {
+        let name = format!("runtime.{key}");
+        let value = settings.effective().iter().find(|one| one.name == name);
+        format!("`{name}` is {}", value.and_then(|one| one.value.as_deref()).unwrap_or("unset"))
+    };
+    let shown = compared.iter().map(shown).collect::<Vec<_>>().join(", ");
+    Failure::configuration(settings.refuse("runtime", named, format!("does not fit: {error} ({shown})")))
 }
 
 /// Where the processing of Topics stands, as one process sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessingState {
+    /// This process is the only one that may do it, and has not begun yet.
+    Starting,
     /// This process does it and is the only one that may.
-    Ready(Backlog),
+    Ready(Work),
     /// This process leads all others.
     Leader {
         /// The term.
         generation: i64,
         /// What it has found.
-        backlog: Backlog,
+        work: Work,
     },
     /// This process does not lead and would take over.
     Candidate,
     /// Other processes do it; this one never does.
     Remote,
     /// It has ended although this process should do it.
-    Stopped,
+    Stopped {
+        /// Whether other processes may do it instead.
+        shared: bool,
+    },
 }
 
-/// Flushes that are not answered yet, as the last look at all of them found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Backlog {
-    /// Scopes with such a flush.
+/// What a process that dispatches has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Scopes with a flush that is not answered yet, as the last look at all of them found.
     pub unanswered: u64,
-    /// Those of them whose frontier is terminal: nothing happens until an operator acts.
-    pub terminal: u64,
+    /// The automatic waves that are open.
+    pub waves: Vec<WaveStatus>,
 }
 
-impl Standing {
+impl ProcessingState {
     /// The stable word for readiness.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn word(&self) -> &'static str {
         match self {
+            Self::Starting => "starting",
             Self::Ready(_) => "ready",
             Self::Leader { .. } => "leader",
             Self::Candidate => "candidate",
             Self::Remote => "remote",
-            Self::Stopped => "stopped",
+            Self::Stopped { .. } => "stopped",
         }
     }
 
     /// What waits; `None` when this process does not look.
     #[must_use]
-    pub const fn backlog(self) -> Option<Backlog> {
+    pub const fn work(&self) -> Option<&Work> {
         match self {
-            Self::Ready(backlog) | Self::Leader { backlog, .. } => Some(backlog),
-            Self::Candidate | Self::Remote | Self::Stopped => None,
+            Self::Ready(work) | Self::Leader { work, .. } => Some(work),
+            Self::Starting | Self::Candidate | Self::Remote | Self::Stopped { .. } => None,
+        }
+    }
+
+    /// The state of a running supervisor.
+    fn of(status: SupervisorStatus, shared: bool) -> Self {
+        let SupervisorStatus { term, last_round, waves, .. } = status;
+        let work = Work { unanswered: last_round.pending, waves };
+        match term {
+            Some(generation) if shared => Self::Leader { generation: generation.get(), work },
+            Some(_) => Self::Ready(work),
+            None if shared => Self::Candidate,
+            None => Self::Starting,
         }
     }
 }
@@ -173,15 +207,11 @@ impl Processing {
 
     /// Where it stands.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn state(&self) -> ProcessingState {
         let seen = self.with(|handle| handle.is_running().then(|| handle.status()));
-        let Some(status) = seen.flatten() else { return Standing::Stopped };
-        let round = status.last_round;
-        let backlog = Backlog { unanswered: round.pending, terminal: round.terminal };
-        match status.term {
-            _ if !self.shared => Standing::Ready(backlog),
-            Some(generation) => Standing::Leader { generation: generation.get(), backlog },
-            None => Standing::Candidate,
+        match seen.flatten() {
+            Some(status) => ProcessingState::of(status, self.shared),
+            None => ProcessingState::Stopped { shared: self.shared },
         }
     }
 
@@ -200,7 +230,9 @@ impl Processing {
 
 #[cfg(test)]
 mod tests {
+    use powercontext_core::ids::SupervisorGeneration;
     use powercontext_settings::Inputs;
+    use powercontext_supervisor::Phase;
 
     use super::*;
 
@@ -251,17 +283,69 @@ mod tests {
     }
 
     #[test]
-    fn each_standing_has_its_word_and_only_a_dispatcher_tells_a_backlog() {
-        let backlog = Backlog { unanswered: 2, terminal: 1 };
+    fn each_state_has_its_word_and_only_a_dispatcher_tells_what_waits() {
+        let work = Work { unanswered: 2, waves: Vec::new() };
         let all = [
-            (Standing::Ready(backlog), "ready", Some(backlog)),
-            (Standing::Leader { generation: 3, backlog }, "leader", Some(backlog)),
-            (Standing::Candidate, "candidate", None),
-            (Standing::Remote, "remote", None),
-            (Standing::Stopped, "stopped", None),
+            (ProcessingState::Starting, "starting", None),
+            (ProcessingState::Ready(work.clone()), "ready", Some(&work)),
+            (ProcessingState::Leader { generation: 3, work: work.clone() }, "leader", Some(&work)),
+            (ProcessingState::Candidate, "candidate", None),
+            (ProcessingState::Remote, "remote", None),
+            (ProcessingState::Stopped { shared: true }, "stopped", None),
         ];
-        for (standing, word, told) in all {
-            assert_eq!((standing.word(), standing.backlog()), (word, told));
+        for (state, word, told) in all {
+            assert_eq!((state.word(), state.work()), (word, told));
+        }
+    }
+
+    #[test]
+    fn a_supervisor_without_a_term_is_a_candidate_among_others_and_starting_when_alone() {
+        let status = |phase, term: Option<i64>| SupervisorStatus {
+            phase,
+            term: term.map(SupervisorGeneration::new),
+            ..SupervisorStatus::default()
+        };
+        for phase in [Phase::Starting, Phase::DatabaseUnavailable] {
+            assert_eq!(ProcessingState::of(status(phase, None), false), ProcessingState::Starting);
+            assert_eq!(ProcessingState::of(status(phase, None), true), ProcessingState::Candidate);
+        }
+        let led = status(Phase::Running, Some(4));
+        assert_eq!(ProcessingState::of(led.clone(), false), ProcessingState::Ready(Work::default()));
+        let leader = ProcessingState::Leader { generation: 4, work: Work::default() };
+        assert_eq!(ProcessingState::of(led, true), leader);
+    }
+
+    #[test]
+    fn times_of_the_lease_that_do_not_fit_are_told_with_every_setting_compared() {
+        let told = |pairs: &[(&str, &str)]| {
+            let pairs: Vec<_> = pairs
+                .iter()
+                .map(|(key, value)| (format!("RUNTIME_ARTIFACT_PROCESSING_{key}_SECONDS"), *value))
+                .collect();
+            let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_str(), *value)).collect();
+            supervisor_settings(&settings(&pairs), true).unwrap_err().to_string()
+        };
+        for (given, named, others) in [
+            (
+                &[("LEASE", "12")][..],
+                "lease",
+                &["lease_renewal_seconds` is 5", "lease_margin_seconds` is 2"][..],
+            ),
+            (
+                &[("LEASE_MARGIN", "6")],
+                "lease_margin",
+                &["lease_renewal_seconds` is 5", "lease_seconds` is 15"],
+            ),
+            (&[("CANDIDACY", "15")], "candidacy", &["lease_seconds` is 15"]),
+            (&[("TICK", "6")], "tick", &["lease_renewal_seconds` is 5"]),
+            (&[("LEASE_RENEWAL", "0.5")], "lease_renewal", &["tick_seconds` is 1"]),
+        ] {
+            let line = told(given);
+            let first = format!("setting `runtime.artifact_processing_{named}_seconds` from the environment");
+            assert!(line.starts_with(&first), "{line}");
+            for other in others {
+                assert!(line.contains(&format!("`runtime.artifact_processing_{other}")), "{line}");
+            }
         }
     }
 }

@@ -7,13 +7,13 @@ use powercontext_settings::{Inputs, Role, Settings};
 use powercontext_store::{OpenError, Store, StoreOptions};
 use powercontext_worker::{logging, wiring};
 
-use crate::Failure;
+use crate::{Failure, Signals};
 
 /// The threads of a long-running program: two carry thousands of requests a second and keep an idle
 /// process small.
 const THREADS: usize = 2;
 
-/// Loads and checks the settings for a program in one role, and starts its log with them (TM-229).
+/// Loads and checks the settings for a program in one role, and starts its log.
 ///
 /// `role` chooses the role the settings are checked for, or refuses what they ask for.
 ///
@@ -22,18 +22,22 @@ const THREADS: usize = 2;
 pub fn settings(
     inputs: &Inputs,
     role: impl FnOnce(&Settings) -> Result<Role, Failure>,
-) -> Result<(Settings, Role), Failure> {
+) -> Result<Settings, Failure> {
     let settings = Settings::load(inputs).map_err(Failure::configuration)?;
     let role = role(&settings)?;
-    settings.check_role(role).map_err(Failure::configuration)?;
+    let settings = settings.in_role(role).map_err(Failure::configuration)?;
     wiring::check(&settings).map_err(Failure::configuration)?;
     logging::start(&settings.log);
+    Ok(settings)
+}
+
+/// Logs the settings that took effect (TM-229).
+pub fn tell(settings: &Settings) {
     for one in settings.effective() {
         // Unset is a missing value, not an empty one.
         let (setting, value, origin) = (one.name.as_str(), one.value.as_deref(), one.origin);
         tracing::info!(event = "settings.effective", setting, value, origin);
     }
-    Ok((settings, role))
 }
 
 /// Runs a program's future to its end.
@@ -41,12 +45,36 @@ pub fn settings(
 /// # Errors
 /// Its own, and [`Failure::Environment`] when there can be no runtime.
 pub fn run<T>(program: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
         .build()
-        .map_err(|error| Failure::Environment(format!("the runtime cannot be started: {error}")))?
-        .block_on(program)
+        .map_err(|error| Failure::Environment(format!("the runtime cannot be started: {error}")))?;
+    let ended = runtime.block_on(program);
+    // A call that still blocks a thread, such as the look-up of a host name, holds up no program that
+    // has ended.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Does the part of a start that may wait for others; `None` when a signal asks to stop meanwhile. Then
+/// the part is dropped where it is: nothing was promised to anyone yet, and a migration is continued by
+/// the next.
+///
+/// # Errors
+/// Those of the part.
+pub async fn unless_stopped<T>(
+    signals: &mut Signals,
+    part: impl Future<Output = Result<T, Failure>>,
+) -> Result<Option<T>, Failure> {
+    tokio::select! {
+        biased;
+        () = signals.next() => {
+            tracing::info!(event = "server.start_abandoned");
+            Ok(None)
+        }
+        done = part => done.map(Some),
+    }
 }
 
 /// How the database is opened.

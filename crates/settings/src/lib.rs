@@ -101,13 +101,19 @@ impl Settings {
         &self.effective
     }
 
-    /// Refuses a role that the database cannot have: SQLite belongs to one process (TM-179).
+    /// The settings as they take effect in a role. Refuses a role that the database cannot have: SQLite
+    /// belongs to one process (TM-179).
     ///
     /// # Errors
     /// [`SettingsError::Bad`] that names the URL and where it came from.
-    pub fn check_role(&self, role: Role) -> Result<(), SettingsError> {
+    pub fn in_role(mut self, role: Role) -> Result<Self, SettingsError> {
         if role == Role::All || url::is_server(self.database.url.reveal()) {
-            return Ok(());
+            self.runtime.artifact_processing_role = role;
+            let shown = table::position(ROLE.0, ROLE.1).and_then(|index| self.effective.get_mut(index));
+            if let Some(shown) = shown {
+                shown.value = Some(role.as_str().to_owned());
+            }
+            return Ok(self);
         }
         let problem = format!(
             "names SQLite, which one process alone may use: role `{}` needs OceanBase, as in \
@@ -120,9 +126,27 @@ impl Settings {
     /// The role that was asked for; `None` when the default stands.
     #[must_use]
     pub fn chosen_role(&self) -> Option<Role> {
-        let origin = table::position(ROLE.0, ROLE.1).and_then(|index| self.origins.get(index))?;
-        let chosen = origin.as_ref().is_some_and(|origin| *origin != Origin::Default);
-        chosen.then_some(self.runtime.artifact_processing_role)
+        self.is_chosen(ROLE.0, ROLE.1).then_some(self.runtime.artifact_processing_role)
+    }
+
+    /// Refuses a schedule of automatic processing that nothing could keep (TM-086).
+    ///
+    /// # Errors
+    /// [`SettingsError::Bad`] that names the schedule and where it came from.
+    pub fn check_schedule(&self) -> Result<(), SettingsError> {
+        if self.runtime.topic_memory_schedule.is_none() || self.inference.generation_model.is_some() {
+            return Ok(());
+        }
+        let problem = "asks for automatic processing, which needs a model; set \
+                       `inference.generation_model` (POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL) too";
+        Err(self.refuse("runtime", "topic_memory_schedule_seconds", problem.to_owned()))
+    }
+
+    /// Whether a setting has another origin than its default.
+    #[must_use]
+    pub fn is_chosen(&self, section: &str, key: &str) -> bool {
+        let origin = table::position(section, key).and_then(|index| self.origins.get(index));
+        origin.is_some_and(|origin| origin.as_ref().is_some_and(|origin| *origin != Origin::Default))
     }
 
     /// The error of a check that needed another crate, with the place the value came from.

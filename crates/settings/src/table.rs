@@ -247,7 +247,7 @@ pub const SETTINGS: &[Setting] = &[
         ("runtime", "topic_memory_schedule_seconds"),
         Kind::Seconds(31_536_000),
         None,
-        "Period of automatic processing. Unset: only a flush starts processing.",
+        "Period of automatic processing; needs a model. Unset: only a flush starts processing.",
     ),
     public(
         ("runtime", "worker_program"),

@@ -147,12 +147,32 @@ fn sqlite_is_refused_for_every_role_but_all() {
     // TM-179
     let sqlite = Settings::load(&environment(&[])).unwrap();
     let server = Settings::load(&environment(&[("DATABASE_URL", "mysql://root@host:2881/fleet")])).unwrap();
-    assert_eq!(sqlite.check_role(Role::All), Ok(()));
+    assert!(sqlite.clone().in_role(Role::All).is_ok());
     for role in [Role::Api, Role::Background] {
-        let line = sqlite.check_role(role).unwrap_err().to_string();
+        let line = sqlite.clone().in_role(role).unwrap_err().to_string();
         assert!(line.contains("`database.url` from the default names SQLite"), "{line}");
         assert!(line.contains(&format!("role `{}` needs OceanBase", role.as_str())), "{line}");
-        assert_eq!(server.check_role(role), Ok(()));
+        let settings = server.clone().in_role(role).unwrap();
+        assert_eq!(settings.runtime.artifact_processing_role, role);
+        let name = "runtime.artifact_processing_role";
+        let shown = settings.effective().iter().find(|one| one.name == name).unwrap();
+        assert_eq!(shown.value.as_deref(), Some(role.as_str()), "the log tells the role that took effect");
+    }
+}
+
+#[test]
+fn a_schedule_without_a_model_is_refused() {
+    // TM-086
+    let schedule = ("RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", "60");
+    let line = Settings::load(&environment(&[schedule])).unwrap().check_schedule().unwrap_err().to_string();
+    assert!(
+        line.starts_with("setting `runtime.topic_memory_schedule_seconds` from the environment"),
+        "{line}"
+    );
+    assert!(line.contains("POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL"), "{line}");
+    let model = ("INFERENCE_GENERATION_MODEL", "builtin:extractive");
+    for given in [&[schedule, model][..], &[model], &[]] {
+        assert_eq!(Settings::load(&environment(given)).unwrap().check_schedule(), Ok(()));
     }
 }
 

@@ -189,6 +189,31 @@ pub(crate) const READ: &str = concat!(
     in_frontier!()
 );
 
+/// The code is one of the JSON list that is bound; the list is read as in `still_open`. The rows are cut
+/// before anything is joined to them, and the hint keeps OceanBase from reading whole tables for the joins.
+macro_rules! count_closed {
+    ($is_terminal:literal) => {
+        concat!(
+            "SELECT /*+ LEADING(budget place pending) USE_NL(place pending) */ count(*) FROM \
+             (SELECT scope_id, binding_name, source_after FROM pc_topic_memory_work_budgets \
+               WHERE attempts >= ? OR ",
+            $is_terminal,
+            " LIMIT ?) AS budget \
+             LEFT JOIN pc_source_cursors AS place \
+               ON place.scope_id = budget.scope_id AND place.binding_name = budget.binding_name \
+             LEFT JOIN pc_artifact_processing_pending AS pending \
+               ON pending.binding_name = budget.binding_name AND pending.scope_id = budget.scope_id \
+             WHERE budget.source_after = coalesce(place.position, 0) \
+             AND pending.source_through > budget.source_after"
+        )
+    };
+}
+
+pub(crate) const COUNT_CLOSED: Twin = Twin {
+    sqlite: count_closed!("failure_code IN (SELECT value FROM json_each(?))"),
+    oceanbase: count_closed!("instr(?, concat('\"', failure_code, '\"')) > 0"),
+};
+
 fn of_frontier(frontier: &Frontier) -> Vec<Value> {
     values![frontier.key.scope.as_str(), frontier.key.binding.as_str(), frontier.source_after.get()]
 }
@@ -204,6 +229,23 @@ fn joined<const N: usize>(parts: [Vec<Value>; N]) -> Vec<Value> {
 /// The codes that close a frontier, as a JSON list.
 fn terminal_codes() -> String {
     serde_json::json!(ErrorCode::terminal().map(ErrorCode::as_str).collect::<Vec<_>>()).to_string()
+}
+
+/// How many frontiers take no further attempt although Sources are pending behind them, whoever asked for
+/// them (TM-069). A third attempt counts from its start, because its row looks the same.
+///
+/// Goes through the rows of frontiers that failed or are being worked on, there are none of any other, and
+/// looks at no more than `most` that are closed.
+///
+/// # Errors
+/// [`StoreError`] when the database cannot be read.
+pub async fn count_closed(store: &Store, most: u32) -> Result<u64, StoreError> {
+    let at = StoreError::at("budgets.count_closed");
+    let mut reader = store.database.read().await.map_err(&at)?;
+    let parameters = values![MAX_ATTEMPTS, terminal_codes(), i64::from(most)];
+    let row = reader.query_one(COUNT_CLOSED, parameters).await.map_err(&at)?;
+    let count = row.map_or(Ok(0), |row| row.integer(0)).map_err(&at)?;
+    Ok(u64::try_from(count).unwrap_or(0))
 }
 
 /// Counts an attempt of a frontier and takes the right to publish from every older one (TM-065,

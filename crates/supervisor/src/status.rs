@@ -40,6 +40,8 @@ pub struct WaveStatus {
     pub uncovered: u64,
     /// Those of them whose frontier is terminal.
     pub terminal: u64,
+    /// Those of them that waited for a free worker.
+    pub ready: u64,
 }
 
 impl WaveStatus {
@@ -53,6 +55,7 @@ impl WaveStatus {
             open_for: now.saturating_sub(open.since),
             uncovered: round.uncovered,
             terminal: round.terminal,
+            ready: round.ready,
         }
     }
 }

@@ -272,3 +272,38 @@ async fn the_statement_that_counts_an_attempt_refuses_a_closed_frontier_by_itsel
         }
     }
 }
+
+#[tokio::test]
+async fn every_closed_frontier_with_pending_sources_is_counted_whoever_asked_for_them() {
+    // TM-069
+    for database in databases().await {
+        let fence = database.term().await;
+        let count = async |most| budgets::count_closed(&database.store, most).await.unwrap();
+        let attempts = async |name: &str, number: u32| {
+            let scope = database.scope(name).await;
+            database.capture(&scope, 1).await;
+            let frontier = Frontier { key: key(&scope), source_after: Position::default() };
+            let mut last = attempt_id();
+            for _ in 0..number {
+                last = attempt_id();
+                start_attempt(&database.store, &fence, &frontier, &last).await.unwrap();
+            }
+            budgets::AttemptFence { fence: fence.clone(), frontier, attempt_id: last }
+        };
+        let waiting = attempts("waiting", 2).await;
+        budgets::record_failure(&database.store, &waiting, ErrorCode::InvalidOutput).await.unwrap();
+        assert_eq!(count(9).await, 0, "an attempt is left");
+        // No flush asked for this one: an automatic wave tried it.
+        attempts("automatic", 3).await;
+        assert_eq!(count(9).await, 1);
+        let flushed = attempts("flushed", 3).await;
+        pending::flush(&database.store, &flushed.frontier.key).await.unwrap();
+        assert_eq!(count(9).await, 2);
+        let complex = attempts("complex", 1).await;
+        budgets::record_failure(&database.store, &complex, ErrorCode::SourceComplexityLimit).await.unwrap();
+        assert_eq!(count(9).await, 3);
+        assert_eq!(count(2).await, 2, "no more than asked for");
+        publish::publish(&database.store, &request(flushed, 1, Vec::new())).await.unwrap();
+        assert_eq!(count(9).await, 2, "what is published after all is open");
+    }
+}

@@ -45,7 +45,7 @@ const DISTANCE: Duration = Duration::from_millis(2);
 /// Measures on new databases of the engine at this port and prints.
 pub async fn print(port: u16) {
     publishers(&engine::url(port, "pc_bench_publish"), " on OceanBase").await;
-    let far = Proxy::start_far(port, DISTANCE).await;
+    let far = Proxy::far(format!("127.0.0.1:{port}"), DISTANCE).await;
     publishers(&engine::url(far.port(), "pc_bench_publish_far"), " on OceanBase 2 ms away").await;
 
     let url = engine::url(port, "pc_bench_publish");
