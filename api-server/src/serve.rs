@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use powercontext_api_server::{App, AppParts, Limits, Processing, bounds, router};
+use powercontext_api_server::{Absence, App, AppParts, Limits, Processing, bounds, router};
 use powercontext_core::ambient::{SystemClock, SystemIds};
 use powercontext_inference::GenerationConfig;
 use powercontext_program::serving::{Serving, listen, until_signal};
 use powercontext_program::{Failure, Signals, Standing, processing, start};
 use powercontext_settings::Settings;
 use powercontext_store::Store;
-use powercontext_worker::wiring;
+use powercontext_worker::wiring::{self, TopicModel};
 use tokio::net::TcpListener;
 
 use crate::migrating;
@@ -43,9 +43,9 @@ impl Processing for Elsewhere {
 pub async fn all(settings: &Settings) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let options = start::store_options(settings)?;
-    let plan = match model(settings) {
-        Some(config) => Some(processing::Plan::new(settings, &config, &options.url)?),
-        None => None,
+    let plan = match model(settings)? {
+        Ok(config) => Ok(processing::Plan::new(settings, &config, &options.url)?),
+        Err(absence) => Err(absence),
     };
     let _claim = migrating::claim(&options)?;
     migrating::apply(&options).await?;
@@ -53,35 +53,45 @@ pub async fn all(settings: &Settings) -> Result<(), Failure> {
     let listener = listen(&settings.http).await?;
     let own = plan.map(|plan| Arc::new(processing::Processing::start(plan, &store)));
     let seen = own.clone().map(|own| Arc::new(Embedded(own)) as Arc<dyn Processing>);
-    serve(settings, (store, listener), (seen, own), &mut signals).await
+    serve(settings, (store, listener), (seen, own.ok()), &mut signals).await
 }
 
 /// Runs role `api` until a signal asks to stop.
 pub async fn api(settings: &Settings) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
-    let seen = model(settings).map(|_| Arc::new(Elsewhere) as Arc<dyn Processing>);
+    let seen = model(settings)?.map(|_| Arc::new(Elsewhere) as Arc<dyn Processing>);
     let store = start::open(&start::store_options(settings)?).await?;
     let listener = listen(&settings.http).await?;
     serve(settings, (store, listener), (seen, None), &mut signals).await
 }
 
-/// The model of Topic processing; without one a flush answers 503.
-fn model(settings: &Settings) -> Option<GenerationConfig> {
-    let config = wiring::generation_config(settings);
-    if config.is_none() {
-        tracing::warn!(
-            event = "topic_processing.unavailable",
-            "no generation model is set, so Topics are not processed and a flush answers 503; set \
-             POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL, for example to builtin:extractive"
-        );
-    }
-    config
+/// The model of Topic processing; without one that it supports a flush answers 503 (TM-085).
+fn model(settings: &Settings) -> Result<Result<GenerationConfig, Absence>, Failure> {
+    Ok(match wiring::topic_model(settings).map_err(Failure::configuration)? {
+        TopicModel::Supported(config) => Ok(config),
+        TopicModel::Unset => {
+            tracing::warn!(
+                event = "topic_processing.unavailable",
+                "no generation model is set, so Topics are not processed and a flush answers 503; set \
+                 POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL, for example to builtin:extractive"
+            );
+            Err(Absence::NotConfigured)
+        }
+        TopicModel::Unsupported(refused) => {
+            tracing::error!(
+                event = "topic_processing.unavailable",
+                error = %refused,
+                "Topics are not processed and a flush answers 503"
+            );
+            Err(Absence::NotSupported)
+        }
+    })
 }
 
 async fn serve(
     settings: &Settings,
     (store, listener): (Store, TcpListener),
-    (seen, own): (Option<Arc<dyn Processing>>, Option<Arc<processing::Processing>>),
+    (seen, own): (Result<Arc<dyn Processing>, Absence>, Option<Arc<processing::Processing>>),
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     let limits = Limits {
