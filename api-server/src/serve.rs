@@ -15,6 +15,9 @@ use tokio::net::TcpListener;
 
 use crate::migrating;
 
+/// Topic processing as HTTP sees it, or why there is none.
+type Seen = Result<Arc<dyn Processing>, Absence>;
+
 /// The supervisor of this process as HTTP sees it.
 struct Embedded(Arc<processing::Processing>);
 
@@ -91,7 +94,7 @@ fn model(settings: &Settings) -> Result<Result<GenerationConfig, Absence>, Failu
 async fn serve(
     settings: &Settings,
     (store, listener): (Store, TcpListener),
-    (seen, own): (Result<Arc<dyn Processing>, Absence>, Option<Arc<processing::Processing>>),
+    (seen, own): (Seen, Option<Arc<processing::Processing>>),
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     let limits = Limits {

@@ -82,6 +82,9 @@ fn what_leaves_nothing_to_do_is_refused() {
     let (status, line) = refused(&[], &[NOWHERE]);
     assert_eq!(status, 2);
     assert!(line.contains("POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL"), "{line}");
+    let (status, line) = refused(&[], &[NOWHERE, ("INFERENCE_GENERATION_MODEL", "gemini:m")]);
+    assert_eq!(status, 2);
+    assert!(line.contains("is not supported"), "TM-085: {line}");
     let late = ("RUNTIME_ARTIFACT_PROCESSING_LEASE_SECONDS", "12");
     let (status, line) = refused(&[], &[NOWHERE, MODEL, WORKER, late]);
     assert_eq!(status, 2);

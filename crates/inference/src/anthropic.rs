@@ -38,7 +38,7 @@ impl Anthropic {
         if config.base_url.is_none() && config.api_key.is_none() {
             return Err(ConfigurationError::MissingKey { model: config.model.clone() });
         }
-        let settings = ModelSettings::parse(config.settings.as_deref(), Protocol::Anthropic)?;
+        let settings = ModelSettings::parse(config.settings.as_ref(), Protocol::Anthropic)?;
         let mut headers = vec![VERSION];
         if let Some(key) = &config.api_key {
             headers.push((HeaderName::from_static("x-api-key"), secret_header(key.reveal())?));

@@ -28,8 +28,9 @@ pub struct GenerationConfig {
     pub api_key: Option<Secret>,
     /// Further headers: a JSON object of names and texts.
     pub headers: Option<Secret>,
-    /// Model settings: a JSON object of the allowed names (TM-081).
-    pub settings: Option<String>,
+    /// Model settings: a JSON object of the allowed names (TM-081). Not shown, because what is not
+    /// allowed may be a secret.
+    pub settings: Option<Secret>,
     /// The limit of one whole call, from connecting to the last byte.
     pub timeout: Duration,
     /// How JSON is asked for.
@@ -180,7 +181,7 @@ impl ConfigurationError {
 /// [`ConfigurationError`] names the setting that does not allow it.
 pub fn generator(config: &GenerationConfig) -> Result<Arc<dyn Generator>, ConfigurationError> {
     if config.model == Extractive::MODEL {
-        ModelSettings::parse(config.settings.as_deref(), Protocol::BuiltIn)?;
+        ModelSettings::parse(config.settings.as_ref(), Protocol::BuiltIn)?;
         return Ok(Arc::new(Extractive));
     }
     match provider(&config.model) {

@@ -166,7 +166,7 @@ pub struct EmbeddingConfig {
     /// Further headers: a JSON object of names and texts.
     pub headers: Option<Secret>,
     /// Model settings: a JSON object of `dimensions` and `truncate` (TM-081).
-    pub settings: Option<String>,
+    pub settings: Option<Secret>,
     /// The limit of one request, from connecting to the last byte.
     pub timeout: Duration,
     /// Texts of one request at most.
@@ -200,7 +200,7 @@ impl EmbeddingConfig {
 pub fn embedder(config: &EmbeddingConfig) -> Result<Arc<dyn Embedder>, ConfigurationError> {
     let refused = |dimension| ConfigurationError::InvalidDimension { model: config.model.clone(), dimension };
     if config.model == Hashing::MODEL {
-        EmbeddingSettings::parse(config.settings.as_deref(), Protocol::BuiltIn, config.dimension)?;
+        EmbeddingSettings::parse(config.settings.as_ref(), Protocol::BuiltIn, config.dimension)?;
         let fits = config.dimension == Hashing::DIMENSION;
         return if fits { Ok(Arc::new(Hashing)) } else { Err(refused(Hashing::DIMENSION)) };
     }

@@ -39,7 +39,7 @@ impl OpenAi {
             return Err(ConfigurationError::MissingKey { model: config.model.clone() });
         }
         let protocol = if config.base_url.is_none() { Protocol::OpenAi } else { Protocol::Compatible };
-        let settings = ModelSettings::parse(config.settings.as_deref(), protocol)?;
+        let settings = ModelSettings::parse(config.settings.as_ref(), protocol)?;
         let key = config.api_key.as_ref().map(|key| secret_header(&format!("Bearer {}", key.reveal())));
         let endpoint = Endpoint::new(EndpointParts {
             base_url: config.base_url.as_deref().unwrap_or(BASE_URL),

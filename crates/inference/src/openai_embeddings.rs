@@ -55,7 +55,7 @@ impl OpenAiEmbeddings {
             dimension: config.dimension,
             batch_size: config.batch_size,
             normalization: config.normalization,
-            settings: EmbeddingSettings::parse(config.settings.as_deref(), protocol, config.dimension)?,
+            settings: EmbeddingSettings::parse(config.settings.as_ref(), protocol, config.dimension)?,
             endpoint,
         })
     }

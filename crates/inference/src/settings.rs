@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use powercontext_core::secret::Secret;
 use serde_json::{Map, Value};
 
 use crate::config::ConfigurationError;
@@ -139,7 +140,7 @@ pub(crate) struct ModelSettings {
 
 impl ModelSettings {
     /// Reads the settings of a model that is asked over this protocol.
-    pub(crate) fn parse(text: Option<&str>, protocol: Protocol) -> Result<Self, ConfigurationError> {
+    pub(crate) fn parse(text: Option<&Secret>, protocol: Protocol) -> Result<Self, ConfigurationError> {
         let mut settings = Self::default();
         for (name, value) in read(text)? {
             let rule = rule_of(&name, protocol)?;
@@ -175,7 +176,7 @@ pub(crate) struct EmbeddingSettings {
 impl EmbeddingSettings {
     /// Reads the settings of a model whose vectors have `dimension` numbers.
     pub(crate) fn parse(
-        text: Option<&str>,
+        text: Option<&Secret>,
         protocol: Protocol,
         dimension: usize,
     ) -> Result<Self, ConfigurationError> {
@@ -203,9 +204,9 @@ impl EmbeddingSettings {
     }
 }
 
-fn read(text: Option<&str>) -> Result<Vec<(String, Value)>, ConfigurationError> {
+fn read(text: Option<&Secret>) -> Result<Vec<(String, Value)>, ConfigurationError> {
     let Some(text) = text else { return Ok(Vec::new()) };
-    json::fields(text).ok_or(ConfigurationError::InvalidSettings)
+    json::fields(text.reveal()).ok_or(ConfigurationError::InvalidSettings)
 }
 
 fn rule_of(name: &str, protocol: Protocol) -> Result<&'static Rule, ConfigurationError> {
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
 
     fn parse(settings: &Value, protocol: Protocol) -> Result<ModelSettings, ConfigurationError> {
-        ModelSettings::parse(Some(&settings.to_string()), protocol)
+        ModelSettings::parse(Some(&Secret::new(settings.to_string())), protocol)
     }
 
     #[test]
@@ -348,7 +349,7 @@ mod tests {
         let error = parse(&twice, Protocol::OpenAi).unwrap_err();
         assert!(matches!(error, ConfigurationError::InvalidSetting { .. }), "{error}");
         for text in ["", "[]", r#"{"seed":1,"seed":2}"#] {
-            let error = ModelSettings::parse(Some(text), Protocol::OpenAi).unwrap_err();
+            let error = ModelSettings::parse(Some(&Secret::new(text)), Protocol::OpenAi).unwrap_err();
             assert!(matches!(error, ConfigurationError::InvalidSettings), "{text}: {error}");
         }
     }
@@ -356,7 +357,7 @@ mod tests {
     #[test]
     fn an_embedding_has_two_settings_and_no_other() {
         // TM-081
-        let read = |text: &str, protocol| EmbeddingSettings::parse(Some(text), protocol, 8);
+        let read = |text: &str, protocol| EmbeddingSettings::parse(Some(&Secret::new(text)), protocol, 8);
         let both = r#"{"dimensions":8,"truncate":true}"#;
         let body = read(both, Protocol::Compatible).unwrap().body;
         assert_eq!(Value::Object(body), json!({ "dimensions": 8, "truncate": true }));

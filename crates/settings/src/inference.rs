@@ -26,7 +26,7 @@ impl Reader<'_> {
             generation_api_key_file: key_file,
             generation_headers: headers,
             generation_headers_file: headers_file,
-            generation_model_settings: self.text(SECTION, "generation_model_settings"),
+            generation_model_settings: self.text(SECTION, "generation_model_settings").map(Secret::new),
             generation_timeout_seconds: self.integer(SECTION, "generation_timeout_seconds")?,
             generation_max_requests: self.integer(SECTION, "generation_max_requests")?,
             generation_model_context_window_tokens: self
@@ -67,7 +67,7 @@ impl Reader<'_> {
             api_key_file: key_file,
             headers,
             headers_file,
-            model_settings: self.text(SECTION, "embedding_model_settings"),
+            model_settings: self.text(SECTION, "embedding_model_settings").map(Secret::new),
             timeout_seconds: self.integer(SECTION, "embedding_timeout_seconds")?,
             batch_size: self.integer(SECTION, "embedding_batch_size")?,
             normalization: match normalization.as_deref() {

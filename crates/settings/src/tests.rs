@@ -443,7 +443,7 @@ fn model_settings_may_be_a_table_of_the_file() {
     let (_folder, path) = file("[inference.generation_model_settings]\ntemperature = 0.5\nseed = 7\n");
     let settings = Settings::load(&Inputs { file: Some(path), ..environment(&[]) }).unwrap();
     let text = settings.inference.generation_model_settings.unwrap();
-    assert_eq!(text, r#"{"seed":7,"temperature":0.5}"#);
+    assert_eq!(text.reveal(), r#"{"seed":7,"temperature":0.5}"#);
 }
 
 #[test]

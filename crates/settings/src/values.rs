@@ -124,7 +124,7 @@ pub struct Inference {
     /// Where the headers were read from, when they came from a file.
     pub generation_headers_file: Option<PathBuf>,
     /// Settings of the model as a JSON object (TM-081).
-    pub generation_model_settings: Option<String>,
+    pub generation_model_settings: Option<Secret>,
     /// How long one call may take, in seconds (TM-252).
     pub generation_timeout_seconds: u64,
     /// Calls for one answer at most (TM-252).
@@ -159,7 +159,7 @@ pub struct Embedding {
     /// Where the headers were read from, when they came from a file.
     pub headers_file: Option<PathBuf>,
     /// `dimensions` and `truncate` as a JSON object (TM-081).
-    pub model_settings: Option<String>,
+    pub model_settings: Option<Secret>,
     /// How long one request may take, in seconds (B-22).
     pub timeout_seconds: u64,
     /// Texts in one request at most (B-22).

@@ -1,5 +1,6 @@
 //! The messages protocol: what is sent.
 
+use powercontext_core::secret::Secret;
 use powercontext_inference::{Correction, Generation, StructuredOutput, Usage};
 use serde_json::json;
 
@@ -61,9 +62,9 @@ async fn settings_and_a_correction_travel_beside_the_format() {
     // TM-081
     let stub = Stub::start(vec![done()]).await;
     let mut config = config("anthropic", &stub);
-    config.settings = Some(
+    config.settings = Some(Secret::new(
         json!({ "anthropic_effort": "low", "service_tier": "standard_only", "max_tokens": 9 }).to_string(),
-    );
+    ));
     let correction = Correction { answer: String::new(), problem: "unknown field".to_owned() };
     ask(&config, Some(&correction)).await.unwrap();
     let body = stub.only().body;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use powercontext_core::error_code::ErrorCode;
+use powercontext_core::secret::Secret;
 use powercontext_core::work::Ending;
 use powercontext_inference::{GenerationError, Usage};
 use serde_json::{Value, json};
@@ -179,7 +180,7 @@ async fn a_reply_that_is_no_answer_at_all_has_its_class() {
             let stub = Stub::start(vec![reply.clone()]).await;
             let mut config = config(provider, &stub);
             if code == GenerationTimeout {
-                config.settings = Some(r#"{"timeout":0.1}"#.to_owned());
+                config.settings = Some(Secret::new(r#"{"timeout":0.1}"#));
             }
             let error = ask(&config, None).await.unwrap_err();
             assert_eq!(error.code(), code, "{provider}: {error:?}");

@@ -60,7 +60,7 @@ fn each_mistake_names_its_field_and_no_secret() {
             field(&|config| config.headers = Some(Secret::new(r#"{"Authorization":"hidden"}"#))),
             Some(Some(ConfigurationField::Headers))
         );
-        let wrong = refused(provider, &|config| config.settings = Some(r#"{"temperature":9}"#.to_owned()));
+        let wrong = refused(provider, &|config| config.settings = Some(Secret::new(r#"{"temperature":9}"#)));
         assert!(matches!(wrong, Some(ConfigurationError::InvalidSetting { .. })), "{wrong:?}");
         assert!(!wrong.unwrap().is_unsupported());
     }
@@ -83,7 +83,7 @@ fn what_topic_processing_does_not_support_is_told_apart_from_a_mistake() {
     ] {
         let error = refused("openai", &|config| {
             config.model = model.to_owned();
-            config.settings = Some(settings.to_owned());
+            config.settings = Some(Secret::new(settings));
         });
         assert!(error.is_some_and(|error| error.is_unsupported()), "{model} {settings}");
     }
@@ -110,7 +110,7 @@ fn embedding_settings_are_checked_alike() {
     assert_eq!(refused(&|config| config.batch_size = 0), Some(Some(ConfigurationField::BatchSize)));
     assert_eq!(refused(&|config| config.base_url = None), Some(Some(ConfigurationField::ApiKey)));
     assert_eq!(
-        refused(&|config| config.settings = Some(r#"{"user":"x"}"#.to_owned())),
+        refused(&|config| config.settings = Some(Secret::new(r#"{"user":"x"}"#))),
         Some(Some(ConfigurationField::Settings))
     );
     let hashing = |dimension| embedder(&EmbeddingConfig::new("builtin:hashing", dimension));

@@ -46,7 +46,7 @@ async fn texts_go_out_in_batches_and_vectors_come_back_in_the_order_of_the_texts
     let stub = Stub::start(vec![vectors(&first), vectors(&second)]).await;
     let mut config = config(&stub);
     config.batch_size = 2;
-    config.settings = Some(json!({ "dimensions": 2, "truncate": false }).to_string());
+    config.settings = Some(Secret::new(json!({ "dimensions": 2, "truncate": false }).to_string()));
     let result = embed(&config, &[SOURCE, "b", "c"]).await.unwrap();
     assert_eq!(result.vectors, [[1.0, 0.0], [0.0, 2.0], [3.5, 0.0]]);
     let usage = Usage { input_tokens: 10, output_tokens: 0 };

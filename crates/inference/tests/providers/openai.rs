@@ -1,6 +1,7 @@
 //! The chat completions protocol: what is sent.
 
 use powercontext_core::error_code::ErrorCode;
+use powercontext_core::secret::Secret;
 use powercontext_inference::{Correction, Generation, OutputLimit, StructuredOutput, Usage};
 use serde_json::{Value, json};
 
@@ -57,7 +58,7 @@ async fn the_allowed_settings_are_sent_under_their_names_and_raise_no_limit() {
     let mut config = config("openai", &stub);
     config.output_limit = OutputLimit::MaxTokens;
     let settings = json!({ "max_tokens": 1_000_000, "temperature": 0.2, "seed": 7, "service_tier": "flex" });
-    config.settings = Some(settings.to_string());
+    config.settings = Some(Secret::new(settings.to_string()));
     ask(&config, None).await.unwrap();
     let mut body = stub.only().body.as_object().unwrap().clone();
     for field in ["model", "messages", "response_format"] {
@@ -65,7 +66,7 @@ async fn the_allowed_settings_are_sent_under_their_names_and_raise_no_limit() {
     }
     let rest = json!({ "max_tokens": 777, "temperature": 0.2, "seed": 7, "service_tier": "flex" });
     assert_eq!(Value::Object(body), rest);
-    config.settings = Some(json!({ "max_tokens": 5 }).to_string());
+    config.settings = Some(Secret::new(json!({ "max_tokens": 5 }).to_string()));
     let stub = Stub::start(vec![done()]).await;
     config.base_url = Some(stub.base_url.clone());
     ask(&config, None).await.unwrap();
