@@ -21,6 +21,10 @@ use crate::wording;
 /// OpenAI's own base URL.
 pub(crate) const BASE_URL: &str = "https://api.openai.com/v1";
 
+/// What servers call a response that is to be continued; others call a finished one by many words.
+const UNFINISHED: [&str; 6] =
+    ["queued", "pending", "in_progress", "requires_action", "incomplete", "suspended"];
+
 /// One model behind one endpoint.
 #[derive(Debug)]
 pub(crate) struct OpenAi {
@@ -134,8 +138,8 @@ struct Message {
 fn answer(body: &[u8], usage: Option<Usage>) -> Result<Generation, GenerationError> {
     let unreadable = GenerationError::Unreadable { usage };
     let Ok(Completion { choices, status }) = serde_json::from_slice(body) else { return Err(unreadable) };
-    let is_open = status.as_ref().and_then(Value::as_str).is_some_and(|word| word != "completed");
-    if is_open {
+    let status = status.as_ref().and_then(Value::as_str);
+    if status.is_some_and(|word| UNFINISHED.contains(&word)) {
         return Err(GenerationError::Suspended { usage });
     }
     let Ok([Choice { finish_reason, message }]) = <[Choice; 1]>::try_from(choices) else {

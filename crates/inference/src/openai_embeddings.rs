@@ -139,10 +139,9 @@ fn in_order(items: Vec<Item>, texts: usize) -> Result<Vec<Value>, InvalidVectors
     for Item { index, embedding } in items {
         let index = index.as_ref().and_then(Value::as_u64).and_then(|index| usize::try_from(index).ok());
         let place = index.and_then(|index| places.get_mut(index)).ok_or(InvalidVectors::Order)?;
-        if place.replace(embedding).is_some() {
-            return Err(InvalidVectors::Order);
-        }
+        *place = Some(embedding);
     }
+    // As many as there are texts: one that is repeated leaves another one out.
     places.into_iter().collect::<Option<Vec<_>>>().ok_or(InvalidVectors::Order)
 }
 

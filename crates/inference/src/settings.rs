@@ -355,6 +355,14 @@ mod tests {
     }
 
     #[test]
+    fn every_allowed_setting_is_documented() {
+        let page = include_str!("../../../docs/providers.md");
+        for rule in RULES {
+            assert!(page.contains(&format!("`{}`", rule.name)), "{}", rule.name);
+        }
+    }
+
+    #[test]
     fn an_embedding_has_two_settings_and_no_other() {
         // TM-081
         let read = |text: &str, protocol| EmbeddingSettings::parse(Some(&Secret::new(text)), protocol, 8);

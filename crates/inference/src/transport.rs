@@ -113,3 +113,25 @@ fn url(base: &str, path: &[&str]) -> Result<Url, ConfigurationError> {
     url.path_segments_mut().map_err(|()| ConfigurationError::InvalidBaseUrl)?.pop_if_empty().extend(path);
     Ok(url)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_shows_neither_its_key_nor_its_headers() {
+        // TM-228
+        let further = Secret::new(r#"{"x-gateway":"hidden-1"}"#);
+        let endpoint = Endpoint::new(EndpointParts {
+            base_url: "https://models.test/v1/",
+            path: &["chat"],
+            headers: vec![(HeaderName::from_static("x-api-key"), secret_header("hidden-2").unwrap())],
+            further: Some(&further),
+            timeout: Duration::from_secs(1),
+        });
+        let endpoint = endpoint.unwrap();
+        let shown = format!("{endpoint:?}");
+        assert!(shown.contains("x-gateway") && !shown.contains("hidden"), "{shown}");
+        assert_eq!(endpoint.url.as_str(), "https://models.test/v1/chat");
+    }
+}

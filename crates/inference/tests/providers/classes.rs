@@ -34,6 +34,15 @@ fn message(stop_reason: &str, content: &Value) -> Value {
     })
 }
 
+#[test]
+fn every_code_of_a_provider_is_documented() {
+    let page = include_str!("../../../../docs/providers.md");
+    let codes = ErrorCode::ALL.map(ErrorCode::as_str).into_iter();
+    for code in codes.filter(|code| code.starts_with("generation_") || code.starts_with("embedding_")) {
+        assert!(page.contains(&format!("| `{code}` |")), "{code}");
+    }
+}
+
 #[tokio::test]
 async fn an_answer_that_is_not_a_finished_text_has_its_class_and_keeps_its_usage() {
     // TM-083
@@ -44,6 +53,8 @@ async fn an_answer_that_is_not_a_finished_text_has_its_class_and_keeps_its_usage
     let call = json!([{ "id": "call", "type": "function", "function": { "name": "x", "arguments": "{}" } }]);
     let mut waiting = chat(Some("stop"), &json!({ "content": SAID }));
     waiting["status"] = json!("requires_action");
+    let mut queued = waiting.clone();
+    queued["status"] = json!("queued");
     let mut two = chat(Some("stop"), &json!({ "content": SAID }));
     two["choices"] = json!([two["choices"][0], two["choices"][0]]);
     let mut none = two.clone();
@@ -65,6 +76,7 @@ async fn an_answer_that_is_not_a_finished_text_has_its_class_and_keeps_its_usage
         ("openai", chat(Some("pause_turn"), &json!({ "content": SAID })), GenerationSuspended),
         ("openai", chat(Some("requires_action"), &json!({ "content": SAID })), GenerationSuspended),
         ("openai", waiting, GenerationSuspended),
+        ("openai", queued, GenerationSuspended),
         ("openai", chat(Some("stop"), &json!({ "content": null })), GenerationUnreadable),
         ("openai", chat(Some("stop"), &json!({ "content": [{ "text": SAID }] })), GenerationUnreadable),
         ("openai", two, GenerationUnreadable),
