@@ -64,6 +64,26 @@ impl Limits {
     }
 }
 
+/// Why a server processes no Topics and answers a flush with 503 (TM-085).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// No generation model is set.
+    NotConfigured,
+    /// The model, or a setting of it, is not one that Topic processing supports.
+    NotSupported,
+}
+
+impl Absence {
+    /// The word of the contract for what is missing.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::NotConfigured => "disabled",
+            Self::NotSupported => "unsupported",
+        }
+    }
+}
+
 /// What an [`App`] is made of.
 pub struct AppParts {
     /// The open database.
@@ -72,8 +92,8 @@ pub struct AppParts {
     pub ids: Arc<dyn IdSource>,
     /// Measures requests.
     pub clock: Arc<dyn Clock>,
-    /// Topic processing; `None` when no generation model is configured.
-    pub processing: Option<Arc<dyn Processing>>,
+    /// Topic processing, or why there is none.
+    pub processing: Result<Arc<dyn Processing>, Absence>,
     /// Bounds on requests.
     pub limits: Limits,
 }
@@ -121,7 +141,13 @@ impl App {
     /// Topic processing, when there is any.
     #[must_use]
     pub fn processing(&self) -> Option<&dyn Processing> {
-        self.0.parts.processing.as_deref()
+        self.0.parts.processing.as_deref().ok()
+    }
+
+    /// Why there is no Topic processing; `None` when there is.
+    #[must_use]
+    pub fn absence(&self) -> Option<Absence> {
+        self.0.parts.processing.as_ref().err().copied()
     }
 
     /// Whether this process is ready.

@@ -144,7 +144,7 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "artifact_not_found", "The Artifact does not exist.")
     }
 
-    /// 503: no generation model is configured, so nothing would ever process a flush (B-17).
+    /// 503: no supported generation model is configured, so nothing would ever process a flush (B-17).
     #[must_use]
     pub const fn processing_unavailable() -> Self {
         Self::new(

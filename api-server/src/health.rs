@@ -28,9 +28,10 @@ pub async fn ready(State(app): State<App>) -> (StatusCode, Json<Value>) {
 
 /// `GET /v1/capabilities`: what exists in this server and nothing else.
 pub async fn capabilities(State(app): State<App>) -> Json<Value> {
-    let (status, reason) = match app.processing() {
-        Some(_) => ("supported", None),
-        None => ("disabled", Some("provider_not_configured")),
+    let (status, reason) = match app.absence() {
+        None => ("supported", None),
+        // The contract has one reason for both.
+        Some(absence) => (absence.word(), Some("provider_not_configured")),
     };
     let prompts: Map<String, Value> = PROMPTS
         .iter()

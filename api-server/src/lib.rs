@@ -26,7 +26,7 @@ use std::future::Future;
 use powercontext_program::{Bounds, connections};
 use tokio::net::TcpListener;
 
-pub use app::{App, AppParts, Limits, Processing};
+pub use app::{Absence, App, AppParts, Limits, Processing};
 pub use operations::{OPERATIONS, Operation, router};
 
 /// Serves the API until `stop` is done and the requests that have arrived by then are answered.

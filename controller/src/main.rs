@@ -19,7 +19,7 @@ use powercontext_program::{
     Arguments, Bounds, Failure, Processing, Signals, arguments, failure, print, start,
 };
 use powercontext_settings::{Role, Settings, SettingsError, settings_help};
-use powercontext_worker::wiring;
+use powercontext_worker::wiring::{self, TopicModel};
 
 use health::Health;
 
@@ -75,14 +75,17 @@ fn role(settings: &Settings) -> Result<Role, Failure> {
     }
 }
 
-/// The model of Topic processing; without one this program would have nothing to do.
+/// The model of Topic processing; without one that it supports this program would have nothing to do.
 fn model(settings: &Settings) -> Result<GenerationConfig, Failure> {
-    wiring::generation_config(settings).ok_or_else(|| {
-        Failure::configuration(SettingsError::Missing {
+    let refused = match wiring::topic_model(settings).map_err(Failure::configuration)? {
+        TopicModel::Supported(config) => return Ok(config),
+        TopicModel::Unsupported(refused) => refused,
+        TopicModel::Unset => SettingsError::Missing {
             names: "`inference.generation_model` (POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL)".to_owned(),
             problem: "without a model there are no Topics to process".to_owned(),
-        })
-    })
+        },
+    };
+    Err(Failure::configuration(refused))
 }
 
 /// Runs until a signal asks to stop.

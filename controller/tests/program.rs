@@ -79,6 +79,9 @@ fn what_leaves_nothing_to_do_is_refused() {
     let schedule = ("RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", "60");
     let (status, line) = refused(&[], &[NOWHERE, schedule]);
     assert!(status == 2 && line.contains("`runtime.topic_memory_schedule_seconds`"), "TM-086: {line}");
+    let (status, line) = refused(&[], &[NOWHERE, ("INFERENCE_GENERATION_MODEL", "gemini:m")]);
+    assert_eq!(status, 2);
+    assert!(line.contains("is not supported"), "TM-085: {line}");
     let late = ("RUNTIME_ARTIFACT_PROCESSING_LEASE_SECONDS", "12");
     let (status, line) = refused(&[], &[NOWHERE, MODEL, WORKER, late]);
     assert_eq!(status, 2);

@@ -166,6 +166,9 @@ impl Asker<'_> {
             }
             Err(source) => {
                 self.progress.spent(source.usage().unwrap_or_default());
+                if let Some(wait) = source.retry_after() {
+                    self.progress.asked_to_wait(wait);
+                }
                 Err(WindowError::Generation { stage: question.stage, source })
             }
         }

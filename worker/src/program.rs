@@ -17,7 +17,8 @@ use powercontext_store::{InvalidUrl, OpenError, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::{StepObserver, WorkerParts, logging, run_until, wiring};
+use crate::wiring::{self, TopicModel};
+use crate::{StepObserver, WorkerParts, logging, run_until};
 
 /// Why a worker could not even begin; the source has the cause.
 #[derive(Debug, thiserror::Error)]
@@ -141,7 +142,11 @@ fn settings() -> Result<Settings, StartError> {
 
 fn work(assignment: &str, settings: &Settings, surroundings: Surroundings) -> Result<Outcome, StartError> {
     let assignment: WorkAssignment = serde_json::from_str(assignment).map_err(StartError::Assignment)?;
-    let config = wiring::generation_config(settings).ok_or(StartError::NoModel)?;
+    let config = match wiring::topic_model(settings)? {
+        TopicModel::Supported(config) => config,
+        TopicModel::Unset => return Err(StartError::NoModel),
+        TopicModel::Unsupported(refused) => return Err(refused.into()),
+    };
     let generator = powercontext_inference::generator(&config)?;
     let options = wiring::store_options(settings)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -193,6 +198,7 @@ fn not_started(code: ErrorCode) -> Outcome {
         window: None,
         counts: OutcomeCounts::default(),
         step_millis: std::collections::BTreeMap::new(),
+        retry_after_seconds: None,
         first_read_millis: None,
     }
 }

@@ -37,6 +37,7 @@ impl Progress {
                 window: None,
                 counts: OutcomeCounts::default(),
                 step_millis: std::collections::BTreeMap::new(),
+                retry_after_seconds: None,
                 first_read_millis: None,
             },
         };
@@ -93,6 +94,12 @@ impl Progress {
         let counts = &mut self.state().outcome.counts;
         counts.input_tokens = counts.input_tokens.saturating_add(usage.input_tokens);
         counts.output_tokens = counts.output_tokens.saturating_add(usage.output_tokens);
+    }
+
+    /// Notes how long the model's provider asks to be left alone; part of a second counts as one.
+    pub(crate) fn asked_to_wait(&self, wait: Duration) {
+        let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
+        self.state().outcome.retry_after_seconds = Some(u32::try_from(seconds).unwrap_or(u32::MAX));
     }
 
     /// Notes what the committed publish wrote.

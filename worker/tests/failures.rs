@@ -81,7 +81,11 @@ async fn a_provider_that_fails_at_any_call_is_not_asked_again_and_changes_nothin
         |_| GenerationError::Timeout { after: Duration::from_secs(30) },
         |_| GenerationError::Unreachable { usage: None, source: None },
         |_| GenerationError::Overloaded { status: 429, retry_after: None, usage: None },
-        |_| GenerationError::Rejected { status: 401, usage: None },
+        |_| GenerationError::Rejected { status: 400, usage: None },
+        |usage| GenerationError::Suspended { usage: Some(usage) },
+        |usage| GenerationError::Unreadable { usage: Some(usage) },
+        |_| GenerationError::Unauthorized { status: 401, usage: None },
+        |_| GenerationError::QuotaExhausted { status: 429, usage: None },
     ];
     for failure in failures {
         for at in [Stage::Probe, Stage::Global] {
@@ -95,11 +99,23 @@ async fn a_provider_that_fails_at_any_call_is_not_asked_again_and_changes_nothin
                 replies.insert(0, probe("alpha"));
             }
             let (outcome, model) = world.work(replies).await;
-            assert_eq!((outcome.ending, outcome.error_code), (Ending::Transient, Some(code)));
+            assert_eq!((outcome.ending, outcome.error_code), (code.ending(), Some(code)));
             assert_eq!(model.stages().last(), Some(&at));
             assert_eq!(world.durable().await, before);
             assert_eq!(world.budget(0).await.unwrap().failure_code, Some(code));
         }
+    }
+}
+
+#[tokio::test]
+async fn a_wish_of_the_provider_to_be_left_alone_reaches_the_outcome() {
+    // TM-222
+    let limited = |wait| GenerationError::RateLimited { status: 429, retry_after: wait, usage: None };
+    for (wait, seconds) in [(None, None), (Some(Duration::from_millis(1500)), Some(2))] {
+        let world = World::new().await;
+        world.capture(&["alpha"]).await;
+        let (outcome, _) = world.work(vec![Reply::Error(limited(wait))]).await;
+        assert_eq!(outcome.retry_after_seconds, seconds);
     }
 }
 

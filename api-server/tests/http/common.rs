@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use powercontext_api_server::{App, AppParts, Limits, Processing, serve};
+use powercontext_api_server::{Absence, App, AppParts, Limits, Processing, serve};
 use powercontext_core::ambient::{SystemClock, SystemIds};
 use powercontext_program::{ProcessingState, Work};
 use powercontext_store::{DatabaseUrl, Store, StoreOptions, migrate};
@@ -71,6 +71,10 @@ pub async fn server(processing: Option<Arc<dyn Processing>>) -> Server {
 }
 
 pub async fn server_with(processing: Option<Arc<dyn Processing>>, limits: Limits) -> Server {
+    server_of(processing.ok_or(Absence::NotConfigured), limits).await
+}
+
+pub async fn server_of(processing: Result<Arc<dyn Processing>, Absence>, limits: Limits) -> Server {
     let folder = tempfile::tempdir().unwrap();
     let options = StoreOptions::new(DatabaseUrl::file(&folder.path().join("test.sqlite3")));
     migrate(&options, &SystemIds).await.unwrap();

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use powercontext_api_server::{Limits, OPERATIONS};
+use powercontext_api_server::{Absence, Limits, OPERATIONS};
 use serde_json::{Value, json};
 
-use crate::common::{CountedWakes, server, server_with};
+use crate::common::{CountedWakes, server, server_of, server_with};
 
 #[tokio::test]
 async fn every_operation_is_routed_described_and_refuses_other_methods() {
@@ -252,6 +252,20 @@ async fn without_a_model_a_flush_is_unavailable_and_an_unknown_scope_still_unkno
     let capabilities = server.get("/v1/capabilities").await.body;
     assert_eq!(capabilities["prompts"]["topic_memory.probe"]["reason"], "provider_not_configured");
     assert_eq!(capabilities["artifact_families"], json!(["topic-memory"]));
+}
+
+#[tokio::test]
+async fn a_model_that_topic_processing_does_not_support_makes_a_flush_unavailable_and_nothing_else() {
+    // TM-085, B-17
+    let server = server_of(Err(Absence::NotSupported), Limits::new(2_000_000, 32)).await;
+    let scope = server.scope("s").await;
+    let answer = server.post("/v1/topic-memory/flush", json!({"scope_id": scope})).await;
+    assert_eq!((answer.status, answer.code()), (503, "topic_memory_processing_unavailable"));
+    let capabilities = server.get("/v1/capabilities").await.body;
+    assert_eq!(capabilities["prompts"]["topic_memory.probe"]["status"], "unsupported");
+    assert_eq!(server.get("/health/ready").await.status, 200);
+    let source = server.post(&format!("/v1/scopes/{scope}/sources"), json!({"content": "x"})).await;
+    assert!(source.status < 300);
 }
 
 #[tokio::test]

@@ -60,6 +60,14 @@ fn a_schedule_without_a_model_is_refused_in_every_role() {
 }
 
 #[test]
+fn a_schedule_with_a_model_that_is_not_supported_is_refused() {
+    // TM-086
+    let schedule = ("RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS", "60");
+    let line = refused(&[], &[schedule, ("INFERENCE_GENERATION_MODEL", "gemini:m")]);
+    assert!(line.contains("`inference.generation_model`") && line.contains("is not supported"), "{line}");
+}
+
+#[test]
 fn times_of_the_lease_that_do_not_fit_together_are_refused_for_oceanbase_alone() {
     const WORKER: (&str, &str) = ("RUNTIME_WORKER_PROGRAM", env!("CARGO_BIN_EXE_powercontext-api-server"));
     const MODEL: (&str, &str) = ("INFERENCE_GENERATION_MODEL", "builtin:extractive");

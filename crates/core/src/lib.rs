@@ -8,6 +8,8 @@ pub mod ambient;
 pub mod analyzer;
 pub mod chunk;
 pub mod content;
+pub mod endpoint;
+pub mod error_code;
 pub mod evidence;
 pub mod failure;
 pub mod fusion;

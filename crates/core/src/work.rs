@@ -1,5 +1,5 @@
 //! The contract between a supervisor and the worker it starts: the assignment, how the worker
-//! ended, and the stable names of everything that can go wrong.
+//! ended. The stable names of everything that can go wrong are in `error_code`.
 //!
 //! An assignment carries no content, no deadline and no secret (TM-201). The outcome carries
 //! counts and codes, never Source text, prompts or model output (TM-228).
@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::error_code::ErrorCode;
 use crate::ids::{BindingName, FlushGeneration, HolderId, Position, ScopeId, SupervisorGeneration, Window};
 
 /// The unit of single-flight: one binding in one Scope (TM-196).
@@ -183,162 +184,6 @@ impl Step {
     }
 }
 
-/// Why a Window was not published; stable codes for logs, budgets and outcomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorCode {
-    /// Holder or generation is no longer current.
-    Fenced,
-    /// A newer attempt of the same frontier took over (TM-075).
-    AttemptSuperseded,
-    /// The Cursor moved under the worker.
-    CursorConflict,
-    /// A Head moved under the worker.
-    HeadConflict,
-    /// All attempts of the frontier are used up (TM-067). Terminal.
-    WindowAttemptLimit,
-    /// Reserved requests or tokens are used up (TM-067). Terminal.
-    WindowProviderBudgetExceeded,
-    /// The first Source breaks the complexity limits (TM-040). Terminal.
-    SourceComplexityLimit,
-    /// The first Source alone is larger than the direct path can take.
-    SourceOverBudget,
-    /// Sources and selected Topics do not fit one generation request.
-    MaterialOverBudget,
-    /// The model filled several slots, so targets are not bound uniquely.
-    AmbiguousTargets,
-    /// The model's answer broke the output contract, also on retry.
-    InvalidOutput,
-    /// The model declined to answer.
-    GenerationRefused,
-    /// The answer was cut off.
-    GenerationTruncated,
-    /// No answer within the generation timeout.
-    GenerationTimeout,
-    /// The provider could not be reached, or the connection broke.
-    GenerationUnreachable,
-    /// The provider is limiting or overloaded.
-    GenerationOverloaded,
-    /// The provider rejected the request or the credentials.
-    GenerationRejected,
-    /// The database could not be used.
-    DatabaseUnavailable,
-    /// The stored data breaks an invariant.
-    DataInvalid,
-    /// The settings do not allow the work.
-    ConfigurationInvalid,
-    /// The process was told to stop.
-    Terminated,
-    /// The worker did not end in time and was killed.
-    WorkerTimeout,
-    /// The worker died without an outcome.
-    WorkerCrashed,
-    /// The worker could not be started.
-    LaunchFailed,
-}
-
-impl ErrorCode {
-    /// Every code, in the order of their declaration.
-    pub const ALL: [Self; 24] = [
-        Self::Fenced,
-        Self::AttemptSuperseded,
-        Self::CursorConflict,
-        Self::HeadConflict,
-        Self::WindowAttemptLimit,
-        Self::WindowProviderBudgetExceeded,
-        Self::SourceComplexityLimit,
-        Self::SourceOverBudget,
-        Self::MaterialOverBudget,
-        Self::AmbiguousTargets,
-        Self::InvalidOutput,
-        Self::GenerationRefused,
-        Self::GenerationTruncated,
-        Self::GenerationTimeout,
-        Self::GenerationUnreachable,
-        Self::GenerationOverloaded,
-        Self::GenerationRejected,
-        Self::DatabaseUnavailable,
-        Self::DataInvalid,
-        Self::ConfigurationInvalid,
-        Self::Terminated,
-        Self::WorkerTimeout,
-        Self::WorkerCrashed,
-        Self::LaunchFailed,
-    ];
-
-    /// The stable name in logs, outcomes and budgets.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Fenced => "fenced",
-            Self::AttemptSuperseded => "attempt_superseded",
-            Self::CursorConflict => "cursor_conflict",
-            Self::HeadConflict => "head_conflict",
-            Self::WindowAttemptLimit => "window_attempt_limit",
-            Self::WindowProviderBudgetExceeded => "window_provider_budget_exceeded",
-            Self::SourceComplexityLimit => "source_complexity_limit",
-            Self::SourceOverBudget => "source_over_budget",
-            Self::MaterialOverBudget => "material_over_budget",
-            Self::AmbiguousTargets => "ambiguous_targets",
-            Self::InvalidOutput => "invalid_output",
-            Self::GenerationRefused => "generation_refused",
-            Self::GenerationTruncated => "generation_truncated",
-            Self::GenerationTimeout => "generation_timeout",
-            Self::GenerationUnreachable => "generation_unreachable",
-            Self::GenerationOverloaded => "generation_overloaded",
-            Self::GenerationRejected => "generation_rejected",
-            Self::DatabaseUnavailable => "database_unavailable",
-            Self::DataInvalid => "data_invalid",
-            Self::ConfigurationInvalid => "configuration_invalid",
-            Self::Terminated => "terminated",
-            Self::WorkerTimeout => "worker_timeout",
-            Self::WorkerCrashed => "worker_crashed",
-            Self::LaunchFailed => "launch_failed",
-        }
-    }
-
-    /// The ending a worker reports for this code.
-    #[must_use]
-    pub const fn ending(self) -> Ending {
-        match self {
-            Self::Fenced | Self::AttemptSuperseded | Self::CursorConflict | Self::HeadConflict => {
-                Ending::Superseded
-            }
-            Self::WindowAttemptLimit | Self::WindowProviderBudgetExceeded | Self::SourceComplexityLimit => {
-                Ending::Permanent
-            }
-            Self::ConfigurationInvalid => Ending::Configuration,
-            Self::Terminated => Ending::Terminated,
-            Self::SourceOverBudget
-            | Self::MaterialOverBudget
-            | Self::AmbiguousTargets
-            | Self::InvalidOutput
-            | Self::GenerationRefused
-            | Self::GenerationTruncated
-            | Self::GenerationTimeout
-            | Self::GenerationUnreachable
-            | Self::GenerationOverloaded
-            | Self::GenerationRejected
-            | Self::DatabaseUnavailable
-            | Self::DataInvalid
-            | Self::WorkerTimeout
-            | Self::WorkerCrashed
-            | Self::LaunchFailed => Ending::Transient,
-        }
-    }
-
-    /// Whether the frontier stays closed until an operator repairs it (TM-069).
-    #[must_use]
-    pub const fn is_terminal(self) -> bool {
-        matches!(self.ending(), Ending::Permanent)
-    }
-
-    /// The codes that close a frontier.
-    pub fn terminal() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|code| code.is_terminal())
-    }
-}
-
 /// The one line a worker leaves behind: codes and counts, at most 4 KiB, never content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -357,6 +202,9 @@ pub struct Outcome {
     /// Milliseconds per finished step.
     #[serde(default)]
     pub step_millis: BTreeMap<Step, u64>,
+    /// How many seconds the model's provider asks to be left alone; at most an hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u32>,
     /// Milliseconds from process start to the end of the first database read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_read_millis: Option<u64>,
@@ -418,25 +266,6 @@ mod tests {
             ],
             Step::as_str,
         );
-        assert_names(&ErrorCode::ALL, ErrorCode::as_str);
         assert_names(&[WorkMode::Explicit, WorkMode::Automatic, WorkMode::CatchUp], WorkMode::as_str);
-    }
-
-    #[test]
-    fn the_list_of_codes_leaves_none_out() {
-        // The refusal of an unknown name tells all known ones.
-        let refusal = serde_json::from_str::<ErrorCode>("\"nonsense\"").unwrap_err().to_string();
-        let known: Vec<&str> = refusal.split('`').skip(3).step_by(2).collect();
-        assert_eq!(known, ErrorCode::ALL.map(ErrorCode::as_str));
-    }
-
-    #[test]
-    fn exactly_the_three_documented_codes_close_a_frontier() {
-        // TM-067 TM-069
-        let names: Vec<&str> = ErrorCode::terminal().map(ErrorCode::as_str).collect();
-        assert_eq!(
-            names,
-            ["window_attempt_limit", "window_provider_budget_exceeded", "source_complexity_limit"]
-        );
     }
 }

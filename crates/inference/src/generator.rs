@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::error::GenerationError;
 
+/// The largest response read, in bytes; far above any allowed answer.
+pub(crate) const MAX_RESPONSE_BYTES: usize = 8 * 1024 * 1024;
+
 /// Answers one typed stage request. One call is at most one provider request (TM-079).
 #[async_trait]
 pub trait Generator: Send + Sync {

@@ -1,78 +1,69 @@
 //! The OpenAI chat completions protocol, for OpenAI itself and for compatible endpoints.
 //!
-//! One call sends exactly one request: no transport retry, no redirect, no tool, no stored history
-//! (TM-079, TM-082). Whatever comes back is sorted into one class of [`GenerationError`]; usage is
-//! read before the content is looked at. The worker decides what to do about either.
-
-use std::time::Duration;
+//! One call sends exactly one request: no tool, no stored history, no background work (TM-079,
+//! TM-082). Whatever comes back is sorted into one class of [`GenerationError`].
 
 use async_trait::async_trait;
+use powercontext_core::endpoint::OutputLimit;
 use powercontext_core::stages::StructuredOutput;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Response, StatusCode, Url, redirect};
+use reqwest::header::AUTHORIZATION;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::config::{ConfigurationError, GenerationConfig};
 use crate::error::GenerationError;
-use crate::generator::{Generation, GenerationRequest, Generator, Usage};
+use crate::generator::{Generation, GenerationRequest, Generator, MAX_RESPONSE_BYTES, Usage};
+use crate::schema::require_strict;
+use crate::settings::{ModelSettings, Protocol};
+use crate::transport::{Endpoint, EndpointParts, secret_header};
+use crate::wording;
 
-const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
-/// The largest response read, in bytes; far above any allowed answer.
-const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
-/// The longest wait a provider can ask for.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
+/// OpenAI's own base URL.
+pub(crate) const BASE_URL: &str = "https://api.openai.com/v1";
+
+/// What servers call a response that is to be continued; others call a finished one by many words.
+const UNFINISHED: [&str; 6] =
+    ["queued", "pending", "in_progress", "requires_action", "incomplete", "suspended"];
 
 /// One model behind one endpoint.
 #[derive(Debug)]
 pub(crate) struct OpenAi {
     model: String,
-    name_at: usize,
-    endpoint: Url,
-    authorization: Option<HeaderValue>,
+    name: String,
     structured_output: StructuredOutput,
-    timeout: Duration,
-    client: Client,
+    output_limit: OutputLimit,
+    settings: ModelSettings,
+    endpoint: Endpoint,
 }
 
 impl OpenAi {
     /// Checks the endpoint's settings and sets up its client; sends nothing.
     pub(crate) fn new(name: &str, config: &GenerationConfig) -> Result<Self, ConfigurationError> {
-        if config.timeout.is_zero() {
-            return Err(ConfigurationError::InvalidTimeout);
-        }
         if config.base_url.is_none() && config.api_key.is_none() {
             return Err(ConfigurationError::MissingKey { model: config.model.clone() });
         }
-        let authorization = match &config.api_key {
-            None => None,
-            Some(key) => {
-                let mut value = HeaderValue::from_str(&format!("Bearer {}", key.reveal()))
-                    .map_err(|_| ConfigurationError::InvalidKey)?;
-                value.set_sensitive(true);
-                Some(value)
-            }
-        };
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .timeout(config.timeout)
-            .user_agent(concat!("powercontext-fleet/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|source| ConfigurationError::Client { source })?;
+        let protocol = if config.base_url.is_none() { Protocol::OpenAi } else { Protocol::Compatible };
+        let settings = ModelSettings::parse(config.settings.as_ref(), protocol)?;
+        let key = config.api_key.as_ref().map(|key| secret_header(&format!("Bearer {}", key.reveal())));
+        let endpoint = Endpoint::new(EndpointParts {
+            base_url: config.base_url.as_deref().unwrap_or(BASE_URL),
+            path: &["chat", "completions"],
+            headers: key.transpose()?.map(|key| (AUTHORIZATION, key)).into_iter().collect(),
+            further: config.headers.as_ref(),
+            timeout: settings.timeout.map_or(config.timeout, |own| own.min(config.timeout)),
+        })?;
         Ok(Self {
-            name_at: config.model.len() - name.len(),
             model: config.model.clone(),
-            endpoint: endpoint(config.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL))?,
-            authorization,
+            name: name.to_owned(),
             structured_output: config.structured_output,
-            timeout: config.timeout,
-            client,
+            output_limit: config.output_limit,
+            settings,
+            endpoint,
         })
     }
 
     fn body(&self, request: &GenerationRequest<'_>) -> Value {
-        let (instructions, response_format) = match self.structured_output {
+        let (instructions, format) = match self.structured_output {
             StructuredOutput::JsonSchema => (
                 request.instructions.to_owned(),
                 json!({
@@ -80,54 +71,22 @@ impl OpenAi {
                     "json_schema": { "name": request.stage.as_str(), "strict": true, "schema": request.schema },
                 }),
             ),
-            StructuredOutput::JsonObject => (
-                format!(
-                    "{}\n\nAnswer with one JSON object that satisfies this JSON schema:\n{}",
-                    request.instructions, request.schema
-                ),
-                json!({ "type": "json_object" }),
-            ),
+            StructuredOutput::JsonObject => (wording::with_schema(request), json!({ "type": "json_object" })),
         };
-        let mut messages = vec![
-            json!({ "role": "system", "content": instructions }),
-            json!({ "role": "user", "content": request.input.to_string() }),
-        ];
-        if let Some(correction) = request.correction {
-            messages.push(json!({ "role": "assistant", "content": correction.answer }));
-            messages.push(json!({
-                "role": "user",
-                "content": format!(
-                    "That answer was not accepted: {}. Give the complete corrected JSON object.",
-                    correction.problem
-                ),
-            }));
-        }
-        json!({
-            "model": &self.model[self.name_at..],
-            "messages": messages,
-            "response_format": response_format,
-            "max_completion_tokens": request.max_output_tokens,
-        })
-    }
-
-    fn transport(&self, source: reqwest::Error) -> GenerationError {
-        if source.is_timeout() {
-            GenerationError::Timeout { after: self.timeout }
-        } else {
-            GenerationError::Unreachable { usage: None, source: Some(source.without_url()) }
-        }
-    }
-
-    /// Reads the whole body; `None` when it is larger than a response may be.
-    async fn read(&self, mut response: Response) -> Result<Option<Vec<u8>>, GenerationError> {
-        let mut body = Vec::new();
-        while let Some(part) = response.chunk().await.map_err(|error| self.transport(error))? {
-            if body.len() + part.len() > MAX_RESPONSE_BYTES {
-                return Ok(None);
-            }
-            body.extend_from_slice(&part);
-        }
-        Ok(Some(body))
+        let mut messages = vec![json!({ "role": "system", "content": instructions })];
+        messages.extend(wording::exchange(request));
+        let limit = match self.output_limit {
+            OutputLimit::MaxCompletionTokens => "max_completion_tokens",
+            OutputLimit::MaxTokens => "max_tokens",
+        };
+        let tokens = self.settings.max_tokens.unwrap_or(u64::MAX).min(request.max_output_tokens);
+        let mut body = Map::new();
+        body.insert("model".to_owned(), self.name.clone().into());
+        body.insert("messages".to_owned(), messages.into());
+        body.insert("response_format".to_owned(), format);
+        body.insert(limit.to_owned(), tokens.into());
+        body.extend(self.settings.body.clone());
+        Value::Object(body)
     }
 }
 
@@ -138,59 +97,22 @@ impl Generator for OpenAi {
     }
 
     async fn generate(&self, request: &GenerationRequest<'_>) -> Result<Generation, GenerationError> {
-        let mut call = self.client.post(self.endpoint.clone()).json(&self.body(request));
-        if let Some(value) = &self.authorization {
-            call = call.header(AUTHORIZATION, value.clone());
+        let stage = request.stage.as_str();
+        require_strict(request.schema).map_err(|source| GenerationError::Schema { stage, source })?;
+        let reply = self.endpoint.ask(&self.body(request), MAX_RESPONSE_BYTES).await?;
+        match reply.failure() {
+            Some(failure) => Err(failure),
+            None => answer(&reply.body, reply.usage()),
         }
-        let response = call.send().await.map_err(|error| self.transport(error))?;
-        let status = response.status();
-        let retry_after = retry_after(response.headers());
-        if status.is_success() {
-            return match self.read(response).await? {
-                Some(body) => answer(&body),
-                None => Err(GenerationError::Truncated { usage: None }),
-            };
-        }
-        // An error's status is known already: a body that breaks off must not hide it.
-        let body = self.read(response).await.ok().flatten().unwrap_or_default();
-        Err(failure(status, retry_after, &body))
     }
-}
-
-fn endpoint(base: &str) -> Result<Url, ConfigurationError> {
-    let mut url = Url::parse(base.trim()).map_err(|_| ConfigurationError::InvalidBaseUrl)?;
-    let plain = matches!(url.scheme(), "http" | "https")
-        && url.username().is_empty()
-        && url.password().is_none()
-        && url.query().is_none()
-        && url.fragment().is_none();
-    if !plain {
-        return Err(ConfigurationError::InvalidBaseUrl);
-    }
-    url.path_segments_mut()
-        .map_err(|()| ConfigurationError::InvalidBaseUrl)?
-        .pop_if_empty()
-        .extend(["chat", "completions"]);
-    Ok(url)
-}
-
-#[derive(Deserialize)]
-struct UsageOnly {
-    #[serde(default)]
-    usage: Option<WireUsage>,
-}
-
-#[derive(Deserialize)]
-struct WireUsage {
-    #[serde(default)]
-    prompt_tokens: Option<u64>,
-    #[serde(default)]
-    completion_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
 struct Completion {
     choices: Vec<Choice>,
+    /// Told by servers that hand out unfinished work.
+    #[serde(default)]
+    status: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -208,76 +130,36 @@ struct Message {
     refusal: Option<String>,
     #[serde(default)]
     tool_calls: Option<Vec<Value>>,
-}
-
-#[derive(Deserialize)]
-struct Problem {
-    error: ProblemBody,
-}
-
-#[derive(Deserialize)]
-struct ProblemBody {
     #[serde(default)]
-    code: Option<Value>,
-    #[serde(default, rename = "type")]
-    kind: Option<Value>,
-}
-
-fn usage(body: &[u8]) -> Option<Usage> {
-    let usage = serde_json::from_slice::<UsageOnly>(body).ok()?.usage?;
-    Some(Usage {
-        input_tokens: usage.prompt_tokens.unwrap_or(0),
-        output_tokens: usage.completion_tokens.unwrap_or(0),
-    })
+    function_call: Option<Value>,
 }
 
 /// Sorts a successful response by what its one choice says.
-fn answer(body: &[u8]) -> Result<Generation, GenerationError> {
-    let usage = usage(body);
-    let unreadable = GenerationError::Unreachable { usage, source: None };
-    let Ok(completion) = serde_json::from_slice::<Completion>(body) else {
+fn answer(body: &[u8], usage: Option<Usage>) -> Result<Generation, GenerationError> {
+    let unreadable = GenerationError::Unreadable { usage };
+    let Ok(Completion { choices, status }) = serde_json::from_slice(body) else { return Err(unreadable) };
+    let status = status.as_ref().and_then(Value::as_str);
+    if status.is_some_and(|word| UNFINISHED.contains(&word)) {
+        return Err(GenerationError::Suspended { usage });
+    }
+    let Ok([Choice { finish_reason, message }]) = <[Choice; 1]>::try_from(choices) else {
         return Err(unreadable);
     };
-    let Some(Choice { finish_reason, message }) = completion.choices.into_iter().next() else {
-        return Err(unreadable);
-    };
-    let refused = message.refusal.is_some_and(|text| !text.is_empty())
-        || message.tool_calls.is_some_and(|calls| !calls.is_empty());
+    if message.refusal.is_some_and(|text| !text.is_empty()) {
+        return Err(GenerationError::Refused { usage });
+    }
+    if message.tool_calls.is_some_and(|calls| !calls.is_empty()) || message.function_call.is_some() {
+        return Err(GenerationError::Suspended { usage });
+    }
     match finish_reason.as_deref() {
-        _ if refused => Err(GenerationError::Refused { usage }),
         Some("length") => Err(GenerationError::Truncated { usage }),
+        Some("content_filter") => Err(GenerationError::Filtered { usage }),
         // Some compatible endpoints leave the reason out of a finished answer.
         Some("stop") | None => match message.content {
             Some(text) => Ok(Generation { text, usage: usage.unwrap_or_default() }),
             None => Err(unreadable),
         },
-        // content_filter, tool_calls, and every way of suspending an answer there may ever be.
-        Some(_) => Err(GenerationError::Refused { usage }),
+        // tool_calls, and every way of suspending an answer there may ever be.
+        Some(_) => Err(GenerationError::Suspended { usage }),
     }
-}
-
-/// Sorts an unsuccessful response by its status, and a 429 by its code.
-fn failure(status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> GenerationError {
-    let usage = usage(body);
-    let overloaded = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-    if overloaded && !(status == StatusCode::TOO_MANY_REQUESTS && quota_is_spent(body)) {
-        GenerationError::Overloaded { status: status.as_u16(), retry_after, usage }
-    } else {
-        GenerationError::Rejected { status: status.as_u16(), usage }
-    }
-}
-
-fn quota_is_spent(body: &[u8]) -> bool {
-    serde_json::from_slice::<Problem>(body).is_ok_and(|Problem { error }| {
-        [error.code, error.kind]
-            .into_iter()
-            .flatten()
-            .any(|value| value.as_str() == Some("insufficient_quota"))
-    })
-}
-
-/// `Retry-After` in seconds; its date form would need a calendar clock and is not used.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: u64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
 }

@@ -10,19 +10,13 @@ use powercontext_core::stages::{
     Stage, TopicDraft,
 };
 use powercontext_core::topic::{MAX_DETAIL_CHARS, MAX_SUMMARY_CHARS, MAX_TITLE_CHARS};
-use powercontext_inference::{Generation, GenerationConfig, GenerationRequest, StructuredOutput, generator};
+use powercontext_inference::{Generation, GenerationConfig, GenerationRequest, generator};
 use proptest::prelude::*;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 fn ask(stage: Stage, input: &impl Serialize) -> Generation {
-    let config = GenerationConfig {
-        model: "builtin:extractive".to_owned(),
-        base_url: None,
-        api_key: None,
-        timeout: Duration::from_secs(1),
-        structured_output: StructuredOutput::JsonSchema,
-    };
+    let config = GenerationConfig::new("builtin:extractive");
     let input = serde_json::to_value(input).unwrap();
     let schema = json!({});
     let request = GenerationRequest {

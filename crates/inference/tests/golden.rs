@@ -6,14 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use powercontext_core::analyzer::{Query, bounded_queries, terms};
 use powercontext_core::stages::{
     EvidenceItem, GlobalInput, GlobalOutput, ProbeInput, ProbeOutput, ReconcileInput, ReconcileOutput, Slot,
     Stage, TopicDraft,
 };
-use powercontext_inference::{GenerationConfig, GenerationRequest, Generator, StructuredOutput, generator};
+use powercontext_inference::{GenerationConfig, GenerationRequest, Generator, generator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -61,14 +60,7 @@ fn files(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 fn builtin() -> Arc<dyn Generator> {
-    generator(&GenerationConfig {
-        model: "builtin:extractive".to_owned(),
-        base_url: None,
-        api_key: None,
-        timeout: Duration::from_secs(1),
-        structured_output: StructuredOutput::JsonSchema,
-    })
-    .unwrap()
+    generator(&GenerationConfig::new("builtin:extractive")).unwrap()
 }
 
 async fn ask<O: DeserializeOwned>(model: &dyn Generator, stage: Stage, input: &impl Serialize) -> O {

@@ -4,7 +4,9 @@
 //! model name is known or a database answers is left to the programs.
 
 mod command_line;
+mod inference;
 mod load;
+mod object;
 pub mod table;
 mod url;
 mod values;
@@ -18,7 +20,7 @@ use powercontext_core::secret::Secret;
 pub use command_line::{command_line_error, settings_help, take_flags, with_flags};
 pub use load::{Inputs, Origin, SettingsError};
 pub use powercontext_core::stages::StructuredOutput;
-pub use values::{Database, Http, Inference, Lease, Log, LogFormat, Role, Runtime};
+pub use values::{Database, Embedding, Http, Inference, Lease, Log, LogFormat, Role, Runtime};
 
 use load::Resolved;
 use table::{Kind, ROLE, SETTINGS};
@@ -147,6 +149,13 @@ impl Settings {
     pub fn is_chosen(&self, section: &str, key: &str) -> bool {
         let origin = table::position(section, key).and_then(|index| self.origins.get(index));
         origin.is_some_and(|origin| origin.as_ref().is_some_and(|origin| *origin != Origin::Default))
+    }
+
+    /// Whether a setting has a value, its default included.
+    #[must_use]
+    pub fn is_set(&self, section: &str, key: &str) -> bool {
+        let origin = table::position(section, key).and_then(|index| self.origins.get(index));
+        origin.is_some_and(Option::is_some)
     }
 
     /// The error of a check that needed another crate, with the place the value came from.
@@ -285,45 +294,23 @@ impl Reader<'_> {
         })
     }
 
-    fn inference(&self) -> Result<Inference, SettingsError> {
-        let key_file = self.path("inference", "generation_api_key_file");
-        let key = self.text("inference", "generation_api_key").map(Secret::new);
-        let key = match &key_file {
-            Some(path) => Some(self.secret_from("inference", "generation_api_key_file", path)?),
-            None => key,
-        };
-        let base_url = self.text("inference", "generation_base_url");
-        if base_url.as_ref().is_some_and(|url| url.contains('@')) {
-            let problem = "must not hold a user or a password; set the key instead";
-            return Err(self.bad("inference", "generation_base_url", problem));
+    /// A secret of one line, as a key or a password is.
+    fn secret_from(&self, section: &str, key: &str, path: &Path) -> Result<Secret, SettingsError> {
+        let secret = self.secret_text_from(section, key, path)?;
+        if secret.reveal().contains(char::is_control) {
+            let problem = "which must hold one line without control characters";
+            return Err(self.bad(section, key, &format!("names {}, {problem}", path.display())));
         }
-        let structured = self.text("inference", "generation_structured_output");
-        Ok(Inference {
-            generation_model: self.text("inference", "generation_model"),
-            generation_base_url: base_url,
-            generation_api_key: key,
-            generation_api_key_file: key_file,
-            generation_timeout_seconds: self.integer("inference", "generation_timeout_seconds")?,
-            generation_max_requests: self.integer("inference", "generation_max_requests")?,
-            generation_model_context_window_tokens: self
-                .integer("inference", "generation_model_context_window_tokens")?,
-            generation_structured_output: match structured.as_deref() {
-                Some("json_object") => StructuredOutput::JsonObject,
-                _ => StructuredOutput::JsonSchema,
-            },
-        })
+        Ok(secret)
     }
 
-    fn secret_from(&self, section: &str, key: &str, path: &Path) -> Result<Secret, SettingsError> {
+    /// A secret of any number of lines; surrounding white space is dropped.
+    fn secret_text_from(&self, section: &str, key: &str, path: &Path) -> Result<Secret, SettingsError> {
         let refused = |problem: String| self.bad(section, key, &problem);
         let text = std::fs::read_to_string(path)
             .map_err(|error| refused(format!("names {}, which cannot be read: {error}", path.display())))?;
         match text.trim() {
             "" => Err(refused(format!("names {}, which is empty", path.display()))),
-            secret if secret.contains(char::is_control) => {
-                let problem = "which must hold one line without control characters";
-                Err(refused(format!("names {}, {problem}", path.display())))
-            }
             secret => Ok(Secret::new(secret)),
         }
     }
@@ -346,6 +333,7 @@ fn effective(resolved: &Resolved, url: &str) -> Vec<Effective> {
         let value_shown = text.map(|text| match setting.kind {
             _ if setting.secret => "[redacted]".to_owned(),
             Kind::Url(_) => url::redacted(text),
+            Kind::Object => object::shown(text),
             _ => text.to_owned(),
         });
         let origin = match value {

@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::object;
 use crate::table::{CONFIG_FILE_VARIABLE, Kind, PREFIX, SETTINGS, Setting, position};
 
 /// Where a value came from; the later ones win.
@@ -196,8 +197,14 @@ impl Resolved {
                 None => return Err(SettingsError::Unknown { name: name.clone(), origin }),
             }
         }
-        resolved
-            .keep_higher(("inference", "generation_api_key"), ("inference", "generation_api_key_file"))?;
+        for (text, file) in [
+            ("generation_api_key", "generation_api_key_file"),
+            ("generation_headers", "generation_headers_file"),
+            ("embedding_api_key", "embedding_api_key_file"),
+            ("embedding_headers", "embedding_headers_file"),
+        ] {
+            resolved.keep_higher(("inference", text), ("inference", file))?;
+        }
         Ok(resolved)
     }
 
@@ -295,9 +302,11 @@ fn config_file(inputs: &Inputs) -> Result<Option<PathBuf>, SettingsError> {
 /// The text of a file value, when its TOML type fits the kind.
 fn file_text(kind: Kind, value: &toml::Value) -> Option<String> {
     match (kind, value) {
-        (Kind::Text | Kind::Path | Kind::Url(_) | Kind::Choice(_), toml::Value::String(text)) => {
-            Some(text.clone())
-        }
+        (
+            Kind::Text | Kind::Path | Kind::Url(_) | Kind::Choice(_) | Kind::Object,
+            toml::Value::String(text),
+        ) => Some(text.clone()),
+        (Kind::Object, toml::Value::Table(table)) => object::of_table(table),
         (Kind::Integer(..) | Kind::Decimal(..) | Kind::Seconds(_), toml::Value::Integer(number)) => {
             Some(number.to_string())
         }
@@ -315,6 +324,7 @@ fn problem(setting: &Setting, text: &str) -> Option<String> {
             !scheme.is_empty() && !rest.is_empty() && !text.chars().any(char::is_control)
         }),
         Kind::Choice(words) => words.contains(&text),
+        Kind::Object => object::is_object(text),
         Kind::Integer(least, most) => {
             text.parse::<i64>().is_ok_and(|number| (least..=most).contains(&number))
         }
@@ -328,7 +338,7 @@ fn problem(setting: &Setting, text: &str) -> Option<String> {
     if fits {
         return None;
     }
-    let shown = if setting.secret || matches!(setting.kind, Kind::Url(_)) {
+    let shown = if setting.secret || matches!(setting.kind, Kind::Url(_) | Kind::Object) {
         String::new()
     } else {
         let short: String = text.chars().take(60).collect();

@@ -20,6 +20,8 @@ pub enum Kind {
     Url(&'static str),
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// A JSON object; in the file a table as well.
+    Object,
     /// A whole number inside the range, both ends included.
     Integer(i64, i64),
     /// A number inside the range, both ends included.
@@ -37,6 +39,7 @@ impl Kind {
             Self::Path => "a path".to_owned(),
             Self::Url(example) => format!("a URL such as {example}"),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
+            Self::Object => "a JSON object".to_owned(),
             Self::Integer(least, most) => format!("a whole number from {least} to {most}"),
             Self::Decimal(least, most) => format!("a number from {least} to {most}"),
             Self::Seconds(most) => format!("a number of seconds greater than 0, at most {most}"),
@@ -104,6 +107,10 @@ const fn shared(
     help: &'static str,
 ) -> Setting {
     Setting { section, key, kind, default, secret: false, worker: true, help }
+}
+
+const fn hidden((section, key): (&'static str, &'static str), kind: Kind, help: &'static str) -> Setting {
+    Setting { section, key, kind, default: None, secret: true, worker: true, help }
 }
 
 /// Every setting there is, grouped by section (TM-246 to TM-252).
@@ -259,7 +266,7 @@ pub const SETTINGS: &[Setting] = &[
         ("inference", "generation_model"),
         Kind::Text,
         None,
-        "builtin:extractive or openai:<model>. Unset: Topics are not processed.",
+        "builtin:extractive, openai:<model> or anthropic:<model>. Unset: Topics are not processed.",
     ),
     shared(
         ("inference", "generation_base_url"),
@@ -267,20 +274,29 @@ pub const SETTINGS: &[Setting] = &[
         None,
         "Base URL of a compatible endpoint. Unset: the provider's own.",
     ),
-    Setting {
-        section: "inference",
-        key: "generation_api_key",
-        kind: Kind::Text,
-        default: None,
-        secret: true,
-        worker: true,
-        help: "The provider's key; prefer the file.",
-    },
+    hidden(("inference", "generation_api_key"), Kind::Text, "The provider's key; prefer the file."),
     shared(
         ("inference", "generation_api_key_file"),
         Kind::Path,
         None,
         "A file whose one line is the provider's key; surrounding white space is dropped.",
+    ),
+    hidden(
+        ("inference", "generation_headers"),
+        Kind::Object,
+        "Further headers for a gateway, as a JSON object of names and texts; prefer the file.",
+    ),
+    shared(
+        ("inference", "generation_headers_file"),
+        Kind::Path,
+        None,
+        "A file that holds the further headers.",
+    ),
+    shared(
+        ("inference", "generation_model_settings"),
+        Kind::Object,
+        None,
+        "Settings of the model as a JSON object: sampling, output, timeout, service tier.",
     ),
     shared(
         ("inference", "generation_timeout_seconds"),
@@ -305,6 +321,82 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Choice(&["json_schema", "json_object"]),
         Some("json_schema"),
         "How the model is asked for JSON; json_object for endpoints without schemas.",
+    ),
+    shared(
+        ("inference", "generation_output_limit_field"),
+        Kind::Choice(&["max_completion_tokens", "max_tokens"]),
+        Some("max_completion_tokens"),
+        "openai: the field that bounds an answer; max_tokens for older compatible endpoints.",
+    ),
+    shared(
+        ("inference", "embedding_model"),
+        Kind::Text,
+        None,
+        "builtin:hashing or openai:<model>. Unset: no vectors.",
+    ),
+    shared(
+        ("inference", "embedding_profile_id"),
+        Kind::Text,
+        None,
+        "Your name for the vectors of this model; needed with it, kept with the data.",
+    ),
+    shared(
+        ("inference", "embedding_dimension"),
+        Kind::Integer(1, 16_384),
+        None,
+        "How many numbers a vector has; needed with the model. builtin:hashing has 256.",
+    ),
+    shared(
+        ("inference", "embedding_base_url"),
+        Kind::Url("https://host/v1"),
+        None,
+        "Base URL of a compatible embedding endpoint. Unset: OpenAI's own.",
+    ),
+    hidden(
+        ("inference", "embedding_api_key"),
+        Kind::Text,
+        "The key of the embedding endpoint; prefer the file.",
+    ),
+    shared(
+        ("inference", "embedding_api_key_file"),
+        Kind::Path,
+        None,
+        "A file that holds the key of the embedding endpoint.",
+    ),
+    hidden(
+        ("inference", "embedding_headers"),
+        Kind::Object,
+        "Further headers of the embedding endpoint, as a JSON object; prefer the file.",
+    ),
+    shared(
+        ("inference", "embedding_headers_file"),
+        Kind::Path,
+        None,
+        "A file that holds the further headers of the embedding endpoint.",
+    ),
+    shared(
+        ("inference", "embedding_model_settings"),
+        Kind::Object,
+        None,
+        "Settings of the embedding model as a JSON object: dimensions, truncate.",
+    ),
+    shared(
+        ("inference", "embedding_timeout_seconds"),
+        Kind::Integer(1, 3_600),
+        Some("30"),
+        "How long one request for vectors may take.",
+    ),
+    shared(
+        ("inference", "embedding_batch_size"),
+        Kind::Integer(1, 2_048),
+        Some("10"),
+        "Texts in one request for vectors at most.",
+    ),
+    shared(
+        ("inference", "embedding_normalization"),
+        Kind::Choice(&["unit", "none"]),
+        Some("unit"),
+        "unit scales every vector to length 1; none keeps it as the model made it.",
     ),
     shared(
         ("log", "level"),

@@ -1,5 +1,7 @@
 //! What the settings promise: precedence, one clear line for every mistake, no secret in sight.
 
+mod inference;
+
 use super::*;
 use std::fs;
 
@@ -305,8 +307,12 @@ fn one_model_serves_every_stage() {
         names.filter(|name| name.contains(part)).collect::<Vec<_>>()
     };
     assert_eq!(
-        named("model"),
-        ["inference.generation_model", "inference.generation_model_context_window_tokens"]
+        named("generation_model"),
+        [
+            "inference.generation_model",
+            "inference.generation_model_settings",
+            "inference.generation_model_context_window_tokens",
+        ]
     );
     for stage in ["probe", "global", "planner", "evolver", "reconcil"] {
         assert!(named(stage).is_empty(), "{stage}");

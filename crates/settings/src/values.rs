@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use powercontext_core::endpoint::{Normalization, OutputLimit};
 use powercontext_core::secret::Secret;
 use powercontext_core::stages::StructuredOutput;
 
@@ -106,10 +107,11 @@ pub struct Runtime {
     pub worker_program: Option<PathBuf>,
 }
 
-/// The model behind generation.
+/// The models.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inference {
-    /// `builtin:extractive` or `openai:<model>`; `None` means Topic processing is unavailable.
+    /// `builtin:extractive`, `openai:<model>` or `anthropic:<model>`; `None` means Topic processing is
+    /// unavailable.
     pub generation_model: Option<String>,
     /// Base URL of a compatible endpoint.
     pub generation_base_url: Option<String>,
@@ -117,6 +119,12 @@ pub struct Inference {
     pub generation_api_key: Option<Secret>,
     /// Where the key was read from, when it came from a file.
     pub generation_api_key_file: Option<PathBuf>,
+    /// Further headers as a JSON object, from wherever the key may come from.
+    pub generation_headers: Option<Secret>,
+    /// Where the headers were read from, when they came from a file.
+    pub generation_headers_file: Option<PathBuf>,
+    /// Settings of the model as a JSON object (TM-081).
+    pub generation_model_settings: Option<Secret>,
     /// How long one call may take, in seconds (TM-252).
     pub generation_timeout_seconds: u64,
     /// Calls for one answer at most (TM-252).
@@ -125,6 +133,39 @@ pub struct Inference {
     pub generation_model_context_window_tokens: u64,
     /// How the model is asked for JSON.
     pub generation_structured_output: StructuredOutput,
+    /// How the model is told the limit of an answer.
+    pub generation_output_limit: OutputLimit,
+    /// The model behind vectors; `None` means there are none (TM-256).
+    pub embedding: Option<Embedding>,
+}
+
+/// The model behind vectors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Embedding {
+    /// `builtin:hashing` or `openai:<model>`.
+    pub model: String,
+    /// The operator's name for these vectors; kept with the data (TM-257).
+    pub profile_id: String,
+    /// How many numbers a vector has.
+    pub dimension: usize,
+    /// Base URL of a compatible endpoint.
+    pub base_url: Option<String>,
+    /// The endpoint's key.
+    pub api_key: Option<Secret>,
+    /// Where the key was read from, when it came from a file.
+    pub api_key_file: Option<PathBuf>,
+    /// Further headers as a JSON object.
+    pub headers: Option<Secret>,
+    /// Where the headers were read from, when they came from a file.
+    pub headers_file: Option<PathBuf>,
+    /// `dimensions` and `truncate` as a JSON object (TM-081).
+    pub model_settings: Option<Secret>,
+    /// How long one request may take, in seconds (B-22).
+    pub timeout_seconds: u64,
+    /// Texts in one request at most (B-22).
+    pub batch_size: usize,
+    /// What is done with a vector before it is used.
+    pub normalization: Normalization,
 }
 
 /// How log lines are written.

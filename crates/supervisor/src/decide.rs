@@ -18,7 +18,7 @@ use crate::flight::{Flight, Flights, Landed, Phase};
 use crate::launcher::{WorkerEnding, WorkerId};
 use crate::notice::{FailureReason, Notice, Setback};
 use crate::queue::{Ready, ReadyLanes};
-use crate::retry::{Memory, Parking};
+use crate::retry::{Memory, Parking, asked_wait};
 use crate::rotation::{ALLOWANCE_PAGES, PageRequest, Rotation, Tally};
 use crate::settings::SupervisorSettings;
 use crate::terminal::{News, TerminalLog};
@@ -310,7 +310,10 @@ impl Decider {
             (before, self.settings.conflict_delay)
         } else {
             let failures = before.saturating_add(1);
-            (failures, self.settings.backoff.delay(failures, now.random))
+            (
+                failures,
+                self.settings.backoff.delay(failures, now.random).max(asked_wait(run.outcome.as_ref())),
+            )
         };
         let wave = run.flight.wave;
         if run.retried {

@@ -6,9 +6,10 @@
 //! TM-193). So the memory has a fixed size, and what would be free soonest is dropped first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use powercontext_core::ambient::Monotonic;
-use powercontext_core::work::WorkKey;
+use powercontext_core::work::{Outcome, WorkKey};
 
 use crate::wave::Wave;
 
@@ -19,6 +20,16 @@ pub struct Memory {
     pub wave: Option<Wave>,
     /// Failures in a row; conflicts do not count (TM-225).
     pub failures: u32,
+}
+
+/// The longest a provider can make a key wait; what a worker reports is not trusted with more.
+const LONGEST_ASKED: Duration = Duration::from_secs(3600);
+
+/// How long the provider behind a worker asked to be left alone, bounded; zero when it did not.
+#[must_use]
+pub fn asked_wait(outcome: Option<&Outcome>) -> Duration {
+    let seconds = outcome.and_then(|outcome| outcome.retry_after_seconds).unwrap_or(0);
+    Duration::from_secs(u64::from(seconds)).min(LONGEST_ASKED)
 }
 
 /// Keys that rest until a time, with what is remembered of them.

@@ -50,6 +50,16 @@ fn launches(decider: &mut Decider, now: Now) -> Vec<(i64, i64, i64)> {
 }
 
 fn end(decider: &mut Decider, number: usize, code: Option<ErrorCode>, now: Now) {
+    end_asking(decider, number, (code, None), now);
+}
+
+/// The worker of a key ends, and its provider asked to be left alone for so many seconds.
+fn end_asking(
+    decider: &mut Decider,
+    number: usize,
+    (code, asked): (Option<ErrorCode>, Option<u32>),
+    now: Now,
+) {
     let ending = code.map_or(Ending::Done, ErrorCode::ending);
     let outcome = Outcome {
         ending,
@@ -58,6 +68,7 @@ fn end(decider: &mut Decider, number: usize, code: Option<ErrorCode>, now: Now) 
         window: None,
         counts: OutcomeCounts::default(),
         step_millis: std::collections::BTreeMap::new(),
+        retry_after_seconds: asked,
         first_read_millis: None,
     };
     let worker = WorkerId::new(format!("{}", key(number).scope));
@@ -109,6 +120,25 @@ fn a_key_with_more_backlog_goes_behind_the_others() {
     end(&mut decider, 1, None, at(1));
     observe(&mut decider, 1, Some(fact(1, 5, 10, 1, 0)), at(1));
     assert_eq!(launches(&mut decider, at(1)), [(0, 3, 1)]);
+}
+
+#[test]
+fn a_provider_that_asks_to_be_left_alone_is_left_alone_that_long_but_not_longer_than_an_hour() {
+    // TM-222 TM-223
+    let limited = Some(ErrorCode::GenerationRateLimited);
+    for (asked, seconds) in [(None, 30), (Some(7), 30), (Some(90), 90), (Some(u32::MAX), 3600)] {
+        let mut decider = decider(1);
+        decider.handle(Event::Page(vec![fact(1, 0, 1, 1, 0)]), at(0));
+        launches(&mut decider, at(0));
+        end_asking(&mut decider, 1, (limited, asked), at(0));
+        let told = observe(&mut decider, 1, Some(fact(1, 0, 1, 1, 0)), at(0)).notices;
+        let Notice::WindowFailed(setback) = &told[0] else { panic!("{told:?}") };
+        assert_eq!((setback.failures, setback.delay), (1, Some(Duration::from_secs(seconds))));
+        for (second, aims) in [(seconds - 1, vec![]), (seconds, vec![(0, 1, 1)])] {
+            decider.handle(Event::Page(vec![fact(1, 0, 1, 1, 0)]), at(second));
+            assert_eq!(launches(&mut decider, at(second)), aims, "{asked:?}");
+        }
+    }
 }
 
 #[test]

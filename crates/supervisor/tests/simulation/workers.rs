@@ -148,6 +148,7 @@ impl World {
             window: None,
             counts: OutcomeCounts::default(),
             step_millis: BTreeMap::new(),
+            retry_after_seconds: None,
             first_read_millis: None,
         });
         let twice = !self.kind && self.random.once_in(30);

@@ -152,6 +152,7 @@ impl Scene {
             window: None,
             counts: OutcomeCounts::default(),
             step_millis: std::collections::BTreeMap::new(),
+            retry_after_seconds: None,
             first_read_millis: None,
         };
         let worker = WorkerId::new(scope(number).to_string());
