@@ -15,6 +15,7 @@ use crate::anthropic::Anthropic;
 use crate::builtin::Extractive;
 use crate::generator::Generator;
 use crate::openai::OpenAi;
+use crate::remote::Remote;
 use crate::settings::{ModelSettings, Protocol};
 
 /// Everything that may be set about generation.
@@ -185,8 +186,8 @@ pub fn generator(config: &GenerationConfig) -> Result<Arc<dyn Generator>, Config
         return Ok(Arc::new(Extractive));
     }
     match provider(&config.model) {
-        Some(("openai", name)) => Ok(Arc::new(OpenAi::new(name, config)?)),
-        Some(("anthropic", name)) => Ok(Arc::new(Anthropic::new(name, config)?)),
+        Some(("openai", name)) => Ok(Arc::new(Remote::<OpenAi>::new(name, config)?)),
+        Some(("anthropic", name)) => Ok(Arc::new(Remote::<Anthropic>::new(name, config)?)),
         _ => Err(ConfigurationError::UnsupportedModel {
             model: config.model.clone(),
             supported: "`openai:<model>`, `anthropic:<model>` or `builtin:extractive`",

@@ -17,6 +17,7 @@ mod headers;
 mod json;
 mod openai;
 mod openai_embeddings;
+mod remote;
 mod reply;
 mod retry_after;
 mod schema;
