@@ -43,6 +43,18 @@ struct Seen {
     closed: u64,
 }
 
+impl Seen {
+    /// Whether it was read after the own term began.
+    fn is_as_new_as(&self, state: &ProcessingState) -> bool {
+        match state {
+            ProcessingState::Leader { generation, .. } => {
+                self.newest_term.as_ref().is_some_and(|term| term.generation.get() >= *generation)
+            }
+            _ => true,
+        }
+    }
+}
+
 impl Readiness {
     /// Looks at this database.
     #[must_use]
@@ -100,7 +112,9 @@ impl Readiness {
         let mut seen = self.seen.lock().await;
         let now = self.clock.monotonic();
         match &*seen {
-            Some((at, known)) if now.saturating_sub(*at) < LOOK_AGAIN => Some(known.clone()),
+            Some((at, known)) if now.saturating_sub(*at) < LOOK_AGAIN && known.is_as_new_as(state?) => {
+                Some(known.clone())
+            }
             _ => {
                 let new = self.read().await.ok()?;
                 *seen = Some((now, new.clone()));
@@ -119,7 +133,7 @@ impl Readiness {
 fn tell(checks: &mut Value, state: &ProcessingState, seen: Option<&Seen>) {
     let newest = seen.and_then(|seen| seen.newest_term.as_ref());
     let leader = match state {
-        // What was seen may be older than the own term.
+        // What was seen may be of a later term.
         ProcessingState::Leader { generation, .. } => {
             checks["supervisor_generation"] = json!(generation.to_string());
             newest.filter(|term| term.generation.get() == *generation)
@@ -143,5 +157,35 @@ fn tell(checks: &mut Value, state: &ProcessingState, seen: Option<&Seen>) {
         checks["automatic_wave_uncovered_scopes"] = json!(uncovered.to_string());
         checks["automatic_wave_terminal_scopes"] = json!(terminal.to_string());
         checks["automatic_wave_ready_scopes"] = json!(ready.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use powercontext_core::ambient::{SystemClock, SystemIds};
+    use powercontext_core::ids::HolderId;
+    use powercontext_store::{DatabaseUrl, StoreOptions, migrate};
+
+    use super::*;
+    use crate::processing::Work;
+
+    #[tokio::test]
+    async fn a_new_leader_is_named_at_once_whatever_was_seen_before_its_term() {
+        // TM-178
+        let folder = tempfile::tempdir().unwrap();
+        let options = StoreOptions::new(DatabaseUrl::file(&folder.path().join("a.sqlite3")));
+        migrate(&options, &SystemIds).await.unwrap();
+        let store = Store::open(&options).await.unwrap();
+        let readiness = Readiness::new(store.clone(), Arc::new(SystemClock::start()));
+        let holder = async |state| {
+            let (_, Json(answer)) = readiness.answer(false, Some(state), &[]).await;
+            answer["checks"]["supervisor_holder"].clone()
+        };
+        assert_eq!(holder(ProcessingState::Candidate).await, Value::Null);
+        let own = HolderId::parse("own").unwrap();
+        let generation = leases::begin_embedded_term(&store, &own).await.unwrap().get();
+        let leader = ProcessingState::Leader { generation, work: Work::default() };
+        assert_eq!(holder(leader).await, json!("own"));
+        store.close().await;
     }
 }
